@@ -142,6 +142,26 @@ def decide(
     victims = frozenset(pair.victim for pair in pairs)
     noisy = {vms[uuid].node for uuid in suffering if uuid in vms}
     open_nodes = {uuid: node for uuid, node in nodes.items() if node.takes and uuid not in noisy}
+    moved, stay, of_moves = _moves(pairs, vms, open_nodes, limits)
+    resized, of_others = _resizes([(pair, why) for pair, why in stay if pair.victim not in moved], vms, limits)
+    return Plan(
+        moves=tuple(moved.values()),
+        resizes=tuple(resized.values()),
+        said=(*of_moves, *of_others),
+        victims=victims,
+        freed=frozenset(_freed(pairs, moved, resized)),
+    )
+
+
+def _moves(
+    pairs: Iterable[Pair], vms: Mapping[str, Vm], nodes: Mapping[str, Node], limits: Limits
+) -> tuple[dict[str, Move], list[tuple[Pair, str]], list[str]]:
+    """Which VMs that slow others are moved.
+
+    :param nodes: those that VMs may be moved to, by UUID.
+    :returns: the moves by UUID, the other pairs with why their culprits stay, and what is said of the moves.
+    """
+    left_of = dict(nodes)
     moved: dict[str, Move] = {}
     stay: list[tuple[Pair, str]] = []
     said: list[str] = []
@@ -150,19 +170,29 @@ def decide(
         left = [pair for pair in of_culprit if pair.victim not in moved]
         if not left:
             continue
-        answer = _move(vms[culprit], open_nodes, room=limits.migrations - len(moved))
+        answer = _move(vms[culprit], left_of, room=limits.migrations - len(moved))
         if isinstance(answer, Move):
             moved[culprit] = answer
-            goal = open_nodes[answer.destination]
-            open_nodes[goal.uuid] = replace(goal, free=goal.free.without(vms[culprit].size))
+            goal = left_of[answer.destination]
+            left_of[goal.uuid] = replace(goal, free=goal.free.without(vms[culprit].size))
             said += [f"{_text(pair, vms)}: {vms[culprit].name} is moved to {goal.hostname}" for pair in left]
         else:
             stay += [(pair, answer) for pair in left]
+    return moved, stay, said
+
+
+def _resizes(
+    stay: Iterable[tuple[Pair, str]], vms: Mapping[str, Vm], limits: Limits
+) -> tuple[dict[str, Resize], list[str]]:
+    """Which VMs get ways by another flavor, because the VMs that slow them stay.
+
+    :param stay: the pairs, each with the reason why its culprit stays.
+    :returns: the resizes by UUID, and what is said of each pair.
+    """
     resized: dict[str, Resize] = {}
+    said: list[str] = []
     for pair, why in stay:
         victim = vms[pair.victim]
-        if victim.uuid in moved:
-            continue
         if victim.promised and vms[pair.culprit].promised:
             why = "both have ways of their own"
         resize = _resize(victim, limits, count=len(resized))
@@ -171,13 +201,7 @@ def decide(
         if victim.uuid in resized:
             why = f"{why}; {victim.name} gets the flavor {resized[victim.uuid].flavor}"
         said.append(f"{_text(pair, vms)}: {why}")
-    return Plan(
-        moves=tuple(moved.values()),
-        resizes=tuple(resized.values()),
-        said=tuple(said),
-        victims=victims,
-        freed=frozenset(_freed(pairs, moved, resized)),
-    )
+    return resized, said
 
 
 def _are_together(pair: Pair, vms: Mapping[str, Vm]) -> bool:

@@ -22,7 +22,6 @@ from tests.benchmarks.programs import sleeping
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.reconcile import Change, Reconciler
-from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy
 from vmqos.daemon.backoff import Backoff
@@ -30,6 +29,7 @@ from vmqos.group_names import vm_group
 from vmqos.hypervisor import processes as process_table
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import groups
+from vmqos.resctrl.topology import CacheTopology
 
 THREADS = 20
 CLASS = "vmqos.shared-ways2"
@@ -131,7 +131,7 @@ def _start(arena: Arena, effort: Effort, host: _Host) -> Comparison:
 
     def undo() -> None:
         host.filesystem.rmdir(made)
-        host.reconciler.end_start(uuid)
+        host.reconciler.starts.end(uuid)
         host.run()
 
     calls = [*rivals.reading([path("mode"), path("schemata")]), f"mkdir {path(made)}"]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vmqos.agent.act.plan_steps import StepFailed
+from vmqos.agent.act.control_groups import StepFailed
 from vmqos.agent.observe.running_vms import unexpected
 from vmqos.allocation import CreateGroup
 from vmqos.hypervisor import exceptions as unreadable

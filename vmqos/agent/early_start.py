@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vmqos.agent import request
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.move_tasks import TaskGroup
+from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.starting_vms import StartingVm
 from vmqos.agent.reconcile import Reconciler
@@ -143,7 +143,7 @@ class EarlyStart:
             self._expected.pop(file, None)
         known = self._targets.pop(file, None)
         if known is not None:
-            self._reconciler.end_start(known.uuid)
+            self._reconciler.starts.end(known.uuid)
 
     def _can_act_on(self, file: str) -> bool:
         return file in self._targets and self._targets[file].group is not None
@@ -171,7 +171,7 @@ class EarlyStart:
         )
         pinning, every = starting.status.pinning, frozenset().union(*caches.cpus.values())
         everywhere = frozenset().union(*(_cpus(text, every) for text in {*pinning.vcpus, pinning.others}))
-        asked = request.of_flavors({vm.uuid: ObservedVm(vm, everywhere)}, None, self._once)[vm.uuid]
+        asked = flavor_request.read_all({vm.uuid: ObservedVm(vm, everywhere)}, None, self._once)[vm.uuid]
         wants = asked.wants
         if wants is None or (wants.vcpus is None and wants.l2_ways is None):
             return VmRecord(ObservedVm(vm, everywhere), asked)
@@ -195,7 +195,7 @@ class EarlyStart:
             return
         if known is not None and known.observed.vm.process == process:
             # Otherwise its group would be kept for this start after the VM's end, until libvirt removes the file.
-            self._reconciler.end_start(uuid)
+            self._reconciler.starts.end(uuid)
             return
         try:
             with processes.opened(process) as directory:
@@ -204,7 +204,7 @@ class EarlyStart:
                     move_tasks.place(
                         self._filesystem, target, lambda: processes.tasks(process.pid, directory), there=set()
                     )
-            self._reconciler.note_process(uuid, process, outside)
+            self._reconciler.starts.note_process(uuid, process, outside)
         except hypervisor_exceptions.HypervisorError as error:
             LOG.debug("VM %s has ended: %s", uuid, error)
         except exceptions.ResctrlError as error:

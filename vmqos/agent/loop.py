@@ -25,7 +25,7 @@ from vmqos.agent.remember.announce import announce
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.revision import Revision
-from vmqos.agent.snapshot import CacheTopology, Health, Snapshot
+from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import Trials
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
@@ -41,6 +41,7 @@ from vmqos.reason import NO_REASON, Code, Reason, of_error
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.topology import CacheTopology
 
 LOG = logging.getLogger(__name__)
 

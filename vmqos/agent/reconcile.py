@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
-from vmqos.agent import judge, keep_current, request, trial
-from vmqos.agent.act import move_tasks, plan_steps
-from vmqos.agent.act.control_groups import ControlGroups, created
+from vmqos.agent import judge, keep_current, planner_requests, trial
+from vmqos.agent.act.control_groups import ControlGroups, created, predict
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
-from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
-from vmqos.agent.observe.cache_vcpus import UNNAMED, Vcpus, VcpuWatch
+from vmqos.agent.observe import flavor_request
+from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.starts import Starts
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
@@ -33,21 +31,13 @@ from vmqos.daemon.log_once import LogOnce
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.hypervisor import processes, qemu_process
-from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process
 from vmqos.reason import Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.topology import CacheTopology
 
 LOG = logging.getLogger(__name__)
-
-FORK_PATIENCE = 60.0
-"""Seconds that a group waits for a VM whose QEMU is not forked yet: before that, libvirt opens images and devices."""
-
-PROGRAM_PATIENCE = 5.0
-"""Seconds that a process has to become QEMU, and say the VM's UUID, once libvirt has forked it; mostly 20 ms pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +68,6 @@ class Requested:
     vcpus: Vcpus = field(default_factory=Vcpus)
     born: frozenset[str] = frozenset()
     trial: Trial | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A VM that libvirt is starting and that no pass has seen yet. Its group is there.
-
-    :ivar request: what the planner was asked for.
-    :ivar process: its QEMU process; ``None`` before it is forked.
-    :ivar since: when the group was made, or the process was noted; monotonic seconds.
-    :ivar outside: nanoseconds of CPU that the process has used outside of the group.
-    """
-
-    request: Request
-    process: Process | None
-    since: float
-    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +143,7 @@ class Reconciler:
         self._in_force = InForce()
         self._granted: Mapping[str, Mapping[int, int]] | None = None
         self._guard = threading.Lock()
-        self._starts: dict[str, Start] = {}
+        self.starts = Starts(filesystem)
         self.snapshot = Snapshot()
         self.given_up: tuple[Trial, str] | None = None
         """The trial of ways that the last whole pass did not carry out, because they are needed, and by whom."""
@@ -203,7 +177,7 @@ class Reconciler:
         :param reason: why resctrl is gone.
         """
         self.forget()
-        requests = request.of_flavors(vms, self._flavors, self._once)
+        requests = flavor_request.read_all(vms, self._flavors, self._once)
         records = {uuid: VmRecord(observed, requests[uuid], unmonitored=reason.text) for uuid, observed in vms.items()}
         lost = {uuid: Allocation(PromiseState.PENDING, reason=reason) for uuid in vms if records[uuid].wants_something}
         judged = judge.judge_all(records, lost, self.snapshot.vms, self._backoff)
@@ -236,11 +210,11 @@ class Reconciler:
             self._placer.outside.pop(before.uuid, None)
         again = {uuid: vms[uuid] for uuid in change.vms if uuid in vms}
         is_same = self._settled and not change.everything and list(requests) == list(vms)
-        if not is_same or any(map(request.lacks_specs, again.values())):
+        if not is_same or any(map(flavor_request.lacks_specs, again.values())):
             # Of all VMs at once: those that are left out are asked about no more.
-            requests = request.of_flavors(vms, self._flavors, self._once)
+            requests = flavor_request.read_all(vms, self._flavors, self._once)
         elif again:
-            fresh = request.of_flavors(again, None, self._once)
+            fresh = flavor_request.read_all(again, None, self._once)
             if any(requests[uuid] != asked for uuid, asked in fresh.items()):
                 requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
@@ -276,7 +250,8 @@ class Reconciler:
         is_same_host = now == before and topology == self.snapshot.topology and policy == self.snapshot.policy
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
-        starting = self._starting(vms)
+        starting, outside = self.starts.under_way(vms, self._requested.vcpus.limits)
+        self._placer.outside |= outside
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
@@ -341,7 +316,7 @@ class Reconciler:
     def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
 
-        The next passes keep these groups until they see the VMs, or until :meth:`end_start`.
+        The next passes keep these groups until they see the VMs, or the start has ended (:class:`.starts.Starts`).
 
         :param records: the VMs by UUID, as far as their status files tell.
         :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
@@ -354,7 +329,7 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != before.resctrl.mounted_as:
             return {}
-        asked = request.of_the_planner(now, records.values(), before.topology, self._backoff)
+        asked = planner_requests.make(now, records.values(), before.topology, self._backoff)
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
@@ -376,74 +351,19 @@ class Reconciler:
             # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
             self._settled = False
         self._granted = self._remembered(plan, before.vms)
-        now = now.after(plan_steps.predict(now.layout, plan.prepare))
+        now = now.after(predict(now.layout, plan.prepare))
         targets = {}
         for uuid, control in controls.items():
             targets[uuid] = self._monitoring.make_early(now, uuid, control)
             if targets[uuid].monitoring:
                 now = now.monitoring(uuid, control)
+        self.starts.begin({uuid: fresh[uuid] for uuid in controls})
         with self._guard:
-            self._starts |= {uuid: Start(fresh[uuid], None, time.monotonic()) for uuid in controls}
             # The next pass reads resctrl. If it is as predicted here, there is nothing to plan anew.
             if self.snapshot.resctrl is not None:
                 self.snapshot = replace(self.snapshot, resctrl=now, requests=requests)
         self._unseen |= controls.keys()
         return targets
-
-    def note_process(self, uuid: str, process: Process, outside: int) -> None:
-        """Note which process is the QEMU of a VM that libvirt is starting; it is in the VM's group now.
-
-        :param outside: nanoseconds of CPU that it has used before.
-        """
-        with self._guard:
-            if uuid in self._starts:
-                self._starts[uuid] = Start(self._starts[uuid].request, process, time.monotonic(), outside)
-
-    def end_start(self, uuid: str) -> None:
-        """Note that libvirt starts a VM no more: if it was not seen to run, its group is not needed."""
-        with self._guard:
-            self._starts.pop(uuid, None)
-
-    def _starting(self, vms: Mapping[str, ObservedVm]) -> dict[str, Request]:
-        """What the planner is asked for VMs that libvirt is starting; forgets those that are seen to run, or ended."""
-        now, nameless = time.monotonic(), set[str]()
-        with self._guard:
-            for uuid, start in list(self._starts.items()):
-                process = start.process
-                if process is not None and uuid in vms and vms[uuid].vm.process == process:
-                    self._placer.outside[uuid] = OutsideTime(process, start.outside)
-                    if self._lacks_vcpus(uuid) and now < start.since + PROGRAM_PATIENCE:
-                        nameless.add(uuid)
-                        continue
-                elif self._is_under_way(uuid, start, now):
-                    continue
-                del self._starts[uuid]
-            return {uuid: start.request for uuid, start in self._starts.items() if uuid not in vms or uuid in nameless}
-
-    def _lacks_vcpus(self, uuid: str) -> bool:
-        """Whether a VM's flavor names vCPUs and none of its threads has a vCPU's name, as before QEMU makes them."""
-        limit = self._requested.vcpus.limits.get(uuid)
-        return limit is not None and limit.problem == UNNAMED
-
-    def _is_under_way(self, uuid: str, start: Start, now: float) -> bool:
-        """Whether libvirt starts a VM still; a process that has not become its QEMU in time is given back.
-
-        :param now: monotonic seconds.
-        """
-        if start.process is None:
-            return now < start.since + FORK_PATIENCE
-        if not processes.still(start.process):
-            return False
-        pid = start.process.pid
-        with contextlib.suppress(HypervisorError):
-            if now < start.since + PROGRAM_PATIENCE or qemu_process.says_uuid(pid, uuid):
-                return True
-            LOG.warning("process %d has not become the QEMU of VM %s: it goes back to the default group", pid, uuid)
-            try:
-                move_tasks.place(self._filesystem, TaskGroup(""), lambda: processes.tasks(pid))
-            except ResctrlError as error:
-                LOG.error("tasks of process %d can't be moved back to the default group: %s", pid, error)
-        return False
 
     def _plan_with_trial(
         self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]
@@ -485,11 +405,12 @@ class Reconciler:
     def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
         requests, vcpus = self._requested.requests, self._requested.vcpus
+        limit = vcpus.limits.get(uuid)
         return VmRecord(
             observed,
             trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, tried),
-            vcpus=vcpus.limits.get(uuid),
-            affinities=vcpus.affinities_of(uuid),
+            vcpus=limit,
+            affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
             tasks=self._placer.placed.get(uuid),
         )
 
@@ -498,7 +419,7 @@ class Reconciler:
 
         :param starting: what was asked for the VMs that libvirt is starting, by UUID.
         """
-        requests = request.of_the_planner(now, records.values(), self.snapshot.topology, self._backoff)
+        requests = planner_requests.make(now, records.values(), self.snapshot.topology, self._backoff)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
         parted = records.keys() & starting.keys()
@@ -542,7 +463,7 @@ class Reconciler:
         failure = self._groups.prepare(plan)
         if failure is None:
             self._granted = self._remembered(plan, records)
-            now = replace(now, layout=plan_steps.predict(now.layout, plan.prepare))
+            now = replace(now, layout=predict(now.layout, plan.prepare))
         else:
             now = resctrl_state.read(self._filesystem, now)
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
@@ -554,7 +475,7 @@ class Reconciler:
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
         is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
         if is_complete and plan.retire:
-            now = replace(now, layout=plan_steps.predict(now.layout, plan.retire))
+            now = replace(now, layout=predict(now.layout, plan.retire))
         records = self._move_tasks(now, records, planned, in_force, look_at, share)
         if failure is None and not have_ended:
             is_complete = self._groups.retire(plan, in_force)

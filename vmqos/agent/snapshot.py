@@ -3,52 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy, Request
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.resctrl import topology
-
-
-@dataclass(frozen=True, slots=True)
-class CacheTopology:
-    """Where the caches are.
-
-    :ivar cpus: the CPUs of each L3, by cache id; empty where sysfs does not say.
-    :ivar sizes: bytes of each L3, by cache id.
-    :ivar l2: the CPUs of each L2, by cache id.
-    :ivar l2_sizes: bytes of each L2, by cache id.
-    """
-
-    cpus: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    sizes: Mapping[int, int] = field(default_factory=dict)
-    l2: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    l2_sizes: Mapping[int, int] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, sysfs_cpu: str) -> CacheTopology:
-        """What sysfs says now."""
-        l3, l2 = topology.read_caches(3, sysfs_cpu), topology.read_caches(2, sysfs_cpu)
-        return cls(
-            {cache: found.cpus for cache, found in l3.items()},
-            {cache: found.size for cache, found in l3.items() if found.size is not None},
-            {cache: found.cpus for cache, found in l2.items()},
-            {cache: found.size for cache, found in l2.items() if found.size is not None},
-        )
-
-    def caches_of(self, cpus: frozenset[int]) -> frozenset[int]:
-        """Ids of the L3s that one of these CPUs fills."""
-        return frozenset(cache for cache, members in self.cpus.items() if members & cpus)
-
-    def cores_of(self, vcpus: Iterable[frozenset[int]]) -> frozenset[int]:
-        """Ids of the L2s of vCPUs that are pinned; none where one of them may run on the CPUs of several L2s.
-
-        :param vcpus: the CPUs that each vCPU may run on.
-        """
-        found = [{cache for cache, members in self.l2.items() if members & cpus} for cpus in vcpus]
-        return frozenset().union(*found) if all(len(cores) == 1 for cores in found) else frozenset()
+from vmqos.resctrl.topology import CacheTopology
 
 
 @dataclass(frozen=True, slots=True)

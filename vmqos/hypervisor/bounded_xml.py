@@ -24,10 +24,8 @@ MOST_ELEMENTS = 100_000
 class _Tree(ElementTree.TreeBuilder):
     """Builds the tree, and gives up as soon as it gets too large. A class of its own: expat calls its methods."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._depth = 0
-        self._count = 0
+    _depth = 0
+    _count = 0
 
     def start(self, tag: str, attrs: dict[str, str]) -> ElementTree.Element:
         self._depth += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 SYSFS_CPU = "/sys/devices/system/cpu"
 
@@ -36,6 +37,45 @@ class Cache:
     size: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class CacheTopology:
+    """Where the L3s and the L2s are.
+
+    :ivar cpus: the CPUs of each L3, by cache id; empty where sysfs does not say.
+    :ivar sizes: bytes of each L3, by cache id.
+    :ivar l2: the CPUs of each L2, by cache id.
+    :ivar l2_sizes: bytes of each L2, by cache id.
+    """
+
+    cpus: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    l2: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    l2_sizes: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, sysfs_cpu: str) -> CacheTopology:
+        """What sysfs says now."""
+        l3, l2 = read_caches(3, sysfs_cpu), read_caches(2, sysfs_cpu)
+        return cls(
+            {cache: found.cpus for cache, found in l3.items()},
+            {cache: found.size for cache, found in l3.items() if found.size is not None},
+            {cache: found.cpus for cache, found in l2.items()},
+            {cache: found.size for cache, found in l2.items() if found.size is not None},
+        )
+
+    def caches_of(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Ids of the L3s that one of these CPUs fills."""
+        return frozenset(cache for cache, members in self.cpus.items() if members & cpus)
+
+    def cores_of(self, affinities: Iterable[frozenset[int]]) -> frozenset[int]:
+        """Ids of the L2s of threads that are pinned; none where one of them may run on the CPUs of several L2s.
+
+        :param affinities: the CPUs that each thread may run on.
+        """
+        found = [{cache for cache, members in self.l2.items() if members & cpus} for cpus in affinities]
+        return frozenset().union(*found) if all(len(cores) == 1 for cores in found) else frozenset()
+
+
 def read_caches(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, Cache]:
     """The data or unified caches of one level by id.
 
@@ -59,12 +99,7 @@ def read_caches(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, Cache]:
 
 def l3_of_cpus(sysfs_cpu: str = SYSFS_CPU) -> dict[int, frozenset[int]]:
     """The CPUs of each L3 by cache id; see :func:`read_caches`."""
-    return cpus_of(3, sysfs_cpu)
-
-
-def cpus_of(level: int, sysfs_cpu: str = SYSFS_CPU) -> dict[int, frozenset[int]]:
-    """The CPUs of each cache of one level by cache id; see :func:`read_caches`."""
-    return {cache.id: cache.cpus for cache in read_caches(level, sysfs_cpu).values()}
+    return {cache.id: cache.cpus for cache in read_caches(3, sysfs_cpu).values()}
 
 
 def cache_sizes(sysfs_cpu: str = SYSFS_CPU, level: int = 3) -> dict[int, int]:

@@ -12,7 +12,7 @@ import pytest
 from tests.campaign.trouble.verdicts import Kind
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
 from vmqos.agent import judge as agents_judge
-from vmqos.agent.act import move_tasks, plan_steps
+from vmqos.agent.act import control_groups, move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request
@@ -22,23 +22,23 @@ Patch = pytest.MonkeyPatch
 
 
 def the_default_group_is_not_shrunk(patch: Patch) -> None:
-    real = plan_steps.execute
+    real = control_groups.execute
 
     def execute(filesystem: Any, steps: Any) -> set[str]:
         return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
 
-    patch.setattr(plan_steps, "execute", execute)
+    patch.setattr(control_groups, "execute", execute)
 
 
 def who_grows_comes_before_who_shrinks(patch: Patch) -> None:
-    real = plan_steps.execute
+    real = control_groups.execute
 
     def execute(filesystem: Any, steps: Any) -> set[str]:
         masks = [step for step in steps if isinstance(step, WriteMasks)]
         others = [step for step in steps if not isinstance(step, WriteMasks)]
         return real(filesystem, [*others, *reversed(masks)])
 
-    patch.setattr(plan_steps, "execute", execute)
+    patch.setattr(control_groups, "execute", execute)
 
 
 def tasks_are_moved_to_some_other_vm(patch: Patch) -> None:

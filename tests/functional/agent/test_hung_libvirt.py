@@ -18,6 +18,7 @@ import libvirt
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.stopped import stopped
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -35,17 +36,6 @@ WATCHDOG = 6.0
 
 libvirt hangs for twice as long. That the agent gives its sign in time is what the test is about.
 """
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """All threads of the process are stopped: it does not even answer keep-alive messages."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
 
 
 Hang = Callable[[int], contextlib.AbstractContextManager[None]]

@@ -14,8 +14,9 @@ import libvirt
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm, wait_until_told
+from tests.functional.agent.stopped import stopped
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, all_in, group
-from tests.functional.agent.test_starts import moved, stopped, vcpus
+from tests.functional.agent.test_starts import moved, vcpus
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, WaitFor
 from tools.lab import vms

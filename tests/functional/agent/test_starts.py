@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ import libvirt
 import pytest
 
 from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.stopped import stopped
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
@@ -44,16 +43,6 @@ def moved(simulator: Simulator, vm: RunningVm) -> set[int]:
 
 def vcpus(vm: RunningVm) -> set[int]:
     return {tid for tid, name in vm.tasks().items() if name.startswith("CPU ")}
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("virt_type", ["usual", "fastest"], indirect=True)

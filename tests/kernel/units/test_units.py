@@ -18,7 +18,8 @@ import pytest
 from tests.kernel.lab.guest import run
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.kernel.lab.machines import machine
-from tests.kernel.units.host import AGENT, COUNTING, GATEWAY, SHORT_WATCHDOG, WAYS
+from tests.kernel.units.host import COUNTING, SHORT_WATCHDOG
+from tests.kernel.units.seen import AGENT, GATEWAY, WAYS
 
 MACHINE, KERNEL = "milan-kvm", "6.12"
 TIMEOUT = 500.0

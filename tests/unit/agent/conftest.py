@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose passes a test makes itself."""
+"""Hosts whose passes a test makes itself, and what makes passes fail."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.agent import loop_host
 from tests.unit.agent.host import Host, MakeHost
 from tests.unit.agent.machine import SimulatedResctrl
-from vmqos.agent.snapshot import CacheTopology
+from vmqos.resctrl.topology import CacheTopology
 
 
 @pytest.fixture
@@ -32,3 +33,10 @@ def make_host(tmp_path: Path) -> Iterator[MakeHost]:
 @pytest.fixture
 def host(make_host: MakeHost) -> Host:
     return make_host()
+
+
+@pytest.fixture(params=[loop_host.Host.locked, loop_host.Host.faulty], ids=["locked", "faulty"])
+def trouble(request: pytest.FixtureRequest) -> loop_host.Trouble:
+    """Makes passes fail: before they act, or while they do."""
+    found: loop_host.Trouble = request.param
+    return found

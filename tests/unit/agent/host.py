@@ -16,12 +16,12 @@ from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.reconcile import Change, Reconciler
-from vmqos.agent.snapshot import CacheTopology
 from vmqos.allocation import Allocation, Policy
 from vmqos.daemon.backoff import Backoff
-from vmqos.hypervisor import processes
+from vmqos.hypervisor import processes, vcpu_threads
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import tasks
+from vmqos.resctrl.topology import CacheTopology
 
 NOT_GUARDED = Policy(kernel_exclusive=False)
 OWN, SHARED = {"hw:cache_ways": "2"}, {"hw:cache_ways": "2", "hw:cache_policy": "shared"}
@@ -138,6 +138,10 @@ class Host:
 
     def threads(self, uuid: str) -> set[int]:
         return processes.tasks(self.libvirt.vms[uuid].process.pid)
+
+    def vcpus(self, uuid: str) -> dict[int, int]:
+        """The thread of each vCPU of a VM, by its number."""
+        return vcpu_threads.find(self.libvirt.vms[uuid].process)
 
     def inside(self, uuid: str, group: str) -> int:
         """How many of a VM's threads are in a group."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial: the lease, and what it makes of a flavor's request; what passes make of it is in ``test_loop``."""
+"""A trial: the lease, and what it makes of a flavor's request; what passes make of it is in ``test_loop_trials``."""
 
 from __future__ import annotations
 

@@ -39,6 +39,15 @@ def test_an_example_is_shown_somewhere_and_tells_nothing_of_the_machine_it_was_r
     assert str(CHECKOUT) not in text and "vmqos-lab" not in text and "Traceback" not in text
 
 
+def test_the_contributors_guide_says_what_each_module_of_a_pass_does() -> None:
+    agent = CHECKOUT / "vmqos" / "agent"
+    rooms = {path.name for path in agent.iterdir() if (path / "__init__.py").exists()} - {"observe", "act"}
+    modules = {path.stem for path in agent.glob("*.py")} - {"__init__", "main"}
+    in_rooms = {f"{room}.{path.stem}" for room in ("observe", "act") for path in (agent / room).glob("*.py")}
+    explained = set(re.findall(r"``([a-z_.]+)``", text_of("contributor", "data.rst").partition("\nTwo processes\n")[0]))
+    assert rooms | modules | {name for name in in_rooms if not name.endswith("__init__")} <= explained
+
+
 def test_the_guide_tells_of_every_extra_spec() -> None:
     table = text_of("operator", "flavors.rst").partition("list-table::")[2].partition("\nRules\n")[0]
     keys = re.findall(r"^   \* - (.*)$", table, re.MULTILINE)

@@ -118,3 +118,21 @@ def test_a_list_that_runs_backwards_or_names_more_cpus_than_a_kernel_has_is_refu
 def test_the_cpus_that_are_online_are_told_as_the_kernel_writes_them(two_sockets, tmp_path):
     assert topology.online_cpus(str(two_sockets)) == "0-3"
     assert topology.online_cpus(str(tmp_path / "nowhere")) == ""
+
+
+TOPOLOGY = topology.CacheTopology(cpus={0: frozenset({0, 1, 2, 3})}, l2={4: frozenset({0, 1}), 7: frozenset({2, 3})})
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores"),
+    [
+        ([{0}], {4}),
+        ([{0}, {1}], {4}),
+        ([{0, 1}, {3}], {4, 7}),
+        ([{0}, {1, 2}], set()),
+        ([{0}, {9}], set()),
+        ([], set()),
+    ],
+)
+def test_threads_are_pinned_if_each_is_bound_to_one_core(threads: list[set[int]], cores: set[int]) -> None:
+    assert TOPOLOGY.cores_of(map(frozenset, threads)) == cores

@@ -7,14 +7,15 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from vmqos.agent.act import monitoring_plan, plan_steps
+from vmqos.agent.act import monitoring_plan
 from vmqos.agent.act.lock_share import LockShare
+from vmqos.agent.act.monitoring_plan import Create, Move, Remove, Step
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import vm_group, vm_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import of_error
-from vmqos.resctrl import exceptions
+from vmqos.resctrl import exceptions, groups
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Arranged:
     unmonitored: Mapping[str, str]
     there: frozenset[str]
     fresh: frozenset[str]
-    stale: tuple[monitoring_plan.Remove, ...]
+    stale: tuple[Remove, ...]
     later: frozenset[str] = frozenset()
 
     def target(self, uuid: str, control: str) -> TaskGroup:
@@ -125,15 +126,15 @@ class MonitoringGroups:
                 unmonitored[_uuid_of(step)] = YET_TO_BE_MADE
                 continue
             error = self._try(step)
-            if error and isinstance(step, monitoring_plan.Move) and not self._can_rename:
+            if error and isinstance(step, Move) and not self._can_rename:
                 # The VM's counters begin anew, which is better than none.
-                stale.append(monitoring_plan.Remove(step.name, step.source))
-                step = monitoring_plan.Create(step.name, step.target)
+                stale.append(Remove(step.name, step.source))
+                step = Create(step.name, step.target)
                 self._backoff.succeed(("monitoring", _uuid_of(step)))
                 error = self._try(step)
             if error:
                 unmonitored[_uuid_of(step)] = error
-            elif isinstance(step, monitoring_plan.Create):
+            elif isinstance(step, Create):
                 fresh.add(TaskGroup(step.control, step.name).directory)
             else:
                 there.add(TaskGroup(step.target, step.name).directory)
@@ -144,13 +145,13 @@ class MonitoringGroups:
 
         :param control: its control group.
         """
-        step = monitoring_plan.Create(vm_group(uuid), control)
+        step = Create(vm_group(uuid), control)
         is_there = step.name in now.monitoring_groups.get(control, ())
         if control != step.name and (is_there or (monitoring_plan.spare_rmids(now) > 0 and not self._try(step))):
             return TaskGroup(control, step.name)
         return TaskGroup(control)
 
-    def remove(self, stale: Iterable[monitoring_plan.Remove]) -> set[str]:
+    def remove(self, stale: Iterable[Remove]) -> set[str]:
         """Remove groups that no VM needs any more; a later pass tries again where that fails.
 
         :returns: the directories of those that are gone.
@@ -166,16 +167,16 @@ class MonitoringGroups:
         whom = f"the class {group}" if owner is None else f"VM {owner}"
         return monitoring_plan.GIVEN_UP.format(whom=whom, rest=reason)
 
-    def _try(self, step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
+    def _try(self, step: Step) -> str:
         """Carry out one step, unless it failed a short time ago; return the error, empty where there is none."""
         key = ("monitoring", _uuid_of(step))
         failure = self._backoff.get(key)
         if failure is not None and self._backoff.waits(key):
             return failure.reason.text
         try:
-            plan_steps.change_monitoring(self._filesystem, step)
+            _carry_out(self._filesystem, step)
         except exceptions.ResctrlError as error:
-            if isinstance(step, monitoring_plan.Move) and getattr(error, "errno_name", "") == "EPERM":
+            if isinstance(step, Move) and getattr(error, "errno_name", "") == "EPERM":
                 LOG.info("this kernel does not rename monitoring groups; Linux does from 6.5 on")
                 self._can_rename = False
             self._backoff.fail(key, of_error(error))
@@ -184,5 +185,22 @@ class MonitoringGroups:
         return ""
 
 
-def _uuid_of(step: monitoring_plan.Move | monitoring_plan.Create | monitoring_plan.Remove) -> str:
+def _carry_out(filesystem: Filesystem, step: Step) -> None:
+    """Carry out one change of a monitoring group; the caller holds the exclusive lock.
+
+    :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses.
+    """
+    match step:
+        case Move(name, source, target):
+            LOG.info("move the monitoring group %s from %s to %s", name, source or "/", target or "/")
+            groups.move_monitoring_group(filesystem, name, source, target)
+        case Create(name, control):
+            LOG.info("create the monitoring group %s in %s", name, control or "/")
+            groups.create_monitoring_group(filesystem, control, name)
+        case Remove(name, control):
+            LOG.info("remove the monitoring group %s from %s", name, control or "/")
+            groups.remove_monitoring_group(filesystem, control, name)
+
+
+def _uuid_of(step: Step) -> str:
     return vm_of(step.name) or step.name

@@ -39,6 +39,9 @@ class Remove:
     control: str
 
 
+Step = Move | Create | Remove
+
+
 @dataclass(frozen=True, slots=True)
 class MonitoringPlan:
     """What to do about monitoring groups.

@@ -96,11 +96,6 @@ class Vcpus:
             return replace(request, wants=None, unknown=self.unknown[uuid])
         return request.but(self.limits[uuid].problem) if uuid in self.limits else request
 
-    def affinities_of(self, uuid: str) -> tuple[frozenset[int], ...]:
-        """For each of the VM's vCPUs that get ways, the CPUs that it may run on; empty where that does not matter."""
-        limit = self.limits.get(uuid)
-        return limit.affinities if limit is not None else tuple(self.affinities.get(uuid, ()))
-
 
 class VcpuWatch:
     """Looks at the vCPUs of VMs before each pass, where they may have changed.
@@ -137,9 +132,7 @@ class VcpuWatch:
         # The VMs that the last pass had no time for come first.
         wanted = list(dict.fromkeys([*self._owed, *sorted(changed | born | again | failed)]))
         if wanted or requests is not self._requests or self._lacks_some():
-            self._vcpus, self._owed = look_at_all(
-                vms, requests, self._vcpus, wanted, self._backoff, self._once, self._clock
-            )
+            self._vcpus, self._owed = self._look_at_all(vms, requests, wanted)
             self._requests = requests
         return self._vcpus, born | again
 
@@ -150,80 +143,71 @@ class VcpuWatch:
             not self._backoff.waits(("vcpus", uuid)) for uuid in found.unknown
         )
 
+    def _look_at_all(
+        self, vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], again: Sequence[str]
+    ) -> tuple[Vcpus, tuple[str, ...]]:
+        """Look at the vCPUs of VMs whose flavors name some, or that ask for ways of the L2.
 
-def look_at_all(
-    vms: Mapping[str, ObservedVm],
-    requests: Mapping[str, FlavorRequest],
-    before: Vcpus,
-    again: Sequence[str],
-    backoff: Backoff,
-    once: LogOnce,
-    clock: Callable[[], float] = time.monotonic,
-) -> tuple[Vcpus, tuple[str, ...]]:
-    """Look at the vCPUs of VMs whose flavors name some, or that ask for ways of the L2.
+        What was found the last time stays for a VM that can't be looked at now.
 
-    :param before: what was found the last time. It stays for a VM that can't be looked at now.
-    :param again: UUIDs of the VMs to be looked at even if something is known of them, in order.
-    :param backoff: says when a look that failed is tried again, by ``("vcpus", uuid)``.
-    :param once: knows what was logged already.
-    :param clock: monotonic seconds.
-    :returns: what is known now, and the UUIDs of the VMs that :data:`BUDGET` did not suffice for, in order.
-    """
-    limits, affinities, unknown = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]](), dict[str, Reason]()
-    owed, until = list[str](), math.inf
-    for uuid in [*again, *(requests.keys() - set(again))]:
-        request = requests.get(uuid)
-        if request is None or request.wants is None or request.hands_off:
-            continue
-        if request.wants.vcpus is None and request.wants.l2_ways is None:
-            continue
-        known = before.of(uuid, request.wants.vcpus)
-        if known is not None and (uuid not in again or clock() >= until):
-            if isinstance(known, CacheVcpus):
-                limits[uuid] = known
+        :param again: UUIDs of the VMs to be looked at even if something is known of them, in order.
+        :returns: what is known now, and the UUIDs of the VMs that :data:`BUDGET` did not suffice for, in order.
+        """
+        limits, affinities = dict[str, CacheVcpus](), dict[str, Sequence[frozenset[int]]]()
+        unknown, owed = dict[str, Reason](), list[str]()
+        before, until = self._vcpus, math.inf
+        for uuid in [*again, *(requests.keys() - set(again))]:
+            request = requests.get(uuid)
+            if request is None or request.wants is None or request.hands_off:
+                continue
+            if request.wants.vcpus is None and request.wants.l2_ways is None:
+                continue
+            known = before.of(uuid, request.wants.vcpus)
+            if known is not None and (uuid not in again or self._clock() >= until):
+                if isinstance(known, CacheVcpus):
+                    limits[uuid] = known
+                else:
+                    affinities[uuid] = known
+                if uuid in again:
+                    owed.append(uuid)
+                continue
+            if uuid in before.unknown and uuid not in again and self._backoff.waits(("vcpus", uuid)):
+                unknown[uuid] = before.unknown[uuid]
+                continue
+            until = min(until, self._clock() + BUDGET)
+            found = self._try_to_look(vms[uuid].vm, request.wants.vcpus)
+            if isinstance(found, CacheVcpus):
+                limits[uuid] = found
+            elif not isinstance(found, Reason):
+                affinities[uuid] = found
+            elif uuid in before.limits and request.wants.vcpus is not None:
+                limits[uuid] = replace(before.limits[uuid], problem=found)
             else:
-                affinities[uuid] = known
-            if uuid in again:
-                owed.append(uuid)
-            continue
-        if uuid in before.unknown and uuid not in again and backoff.waits(("vcpus", uuid)):
-            unknown[uuid] = before.unknown[uuid]
-            continue
-        until = min(until, clock() + BUDGET)
-        found = _try_to_look(vms[uuid].vm, request.wants.vcpus, backoff, once)
-        if isinstance(found, CacheVcpus):
-            limits[uuid] = found
-        elif not isinstance(found, Reason):
-            affinities[uuid] = found
-        elif uuid in before.limits and request.wants.vcpus is not None:
-            limits[uuid] = replace(before.limits[uuid], problem=found)
-        else:
-            unknown[uuid] = found
-    return Vcpus(limits, affinities, unknown), tuple(owed)
+                unknown[uuid] = found
+        return Vcpus(limits, affinities, unknown), tuple(owed)
 
+    def _try_to_look(
+        self, vm: VirtualMachine, asked: frozenset[int] | None
+    ) -> CacheVcpus | Sequence[frozenset[int]] | Reason:
+        """Look at a VM's vCPUs; return why that failed where it did.
 
-def _try_to_look(
-    vm: VirtualMachine, asked: frozenset[int] | None, backoff: Backoff, once: LogOnce
-) -> CacheVcpus | Sequence[frozenset[int]] | Reason:
-    """Look at a VM's vCPUs; return why that failed where it did.
-
-    :param asked: the vCPUs that the flavor names; ``None``: all of them, whose affinities are returned.
-    """
-    key = ("vcpus", vm.uuid)
-    try:
-        found = look(vm, asked) if asked is not None else processes.vcpu_affinities(vm.process.pid)
-        backoff.succeed(key)
-        once.end(key)
-        return found
-    except (HypervisorError, OSError) as error:
-        trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
-        once.log(logging.INFO, key, "VM %s: %s", vm.uuid, trouble)
-    except Exception as error:
-        trouble = unexpected("looking at its vCPUs", error)
-        once.log(logging.ERROR, key, "VM %s: %s", vm.uuid, trouble, error=error)
-    if not backoff.waits(key):
-        backoff.fail(key, trouble)
-    return trouble
+        :param asked: the vCPUs that the flavor names; ``None``: all of them, whose affinities are returned.
+        """
+        key = ("vcpus", vm.uuid)
+        try:
+            found = look(vm, asked) if asked is not None else processes.vcpu_affinities(vm.process.pid)
+            self._backoff.succeed(key)
+            self._once.end(key)
+            return found
+        except (HypervisorError, OSError) as error:
+            trouble = Reason(Code.NOT_READABLE, f"its vCPUs can't be looked at now: {error}"[:ERROR_LENGTH])
+            self._once.log(logging.INFO, key, "VM %s: %s", vm.uuid, trouble)
+        except Exception as error:
+            trouble = unexpected("looking at its vCPUs", error)
+            self._once.log(logging.ERROR, key, "VM %s: %s", vm.uuid, trouble, error=error)
+        if not self._backoff.waits(key):
+            self._backoff.fail(key, trouble)
+        return trouble
 
 
 def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:

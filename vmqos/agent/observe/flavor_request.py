@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM's flavor asks for, as far as it can be read and acted on."""
+"""The second step of a pass: what each VM's flavor asks for, as far as it can be read and acted on."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vmqos import extra_specs
-from vmqos.agent.observe.running_vms import unexpected
-from vmqos.agent.observe.told_flavors import Found
+from vmqos.agent.observe.running_vms import ObservedVm, unexpected
+from vmqos.agent.observe.told_flavors import Found, ToldFlavors
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason, joined
@@ -52,9 +54,30 @@ class FlavorRequest:
         return replace(self, problem=joined(self.problem, problem)) if problem else self
 
 
-def unreadable(error: Exception) -> FlavorRequest:
-    """The request of a VM on whose flavor :func:`read` fails, which no flavor should do: the VM keeps what it has."""
-    return FlavorRequest(unknown=unexpected("reading what its flavor asks for", error))
+def read_all(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once: LogOnce) -> dict[str, FlavorRequest]:
+    """What the flavors ask for, by the VMs' UUIDs. A VM whose flavor can't be read keeps what it has.
+
+    :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
+    :param once: knows what was logged already.
+    """
+    found: Mapping[str, Found] = {}
+    if flavors is not None:
+        found = flavors.look_up([observed.vm for observed in vms.values() if lacks_specs(observed)])
+    requests = {}
+    for uuid, observed in vms.items():
+        try:
+            requests[uuid] = read(observed.vm, found.get(uuid))
+        except Exception as error:
+            unknown = unexpected("reading what its flavor asks for", error)
+            requests[uuid] = FlavorRequest(unknown=unknown)
+            once.log(logging.ERROR, ("wish", uuid), "VM %s: %s", uuid, unknown, error=error)
+    return requests
+
+
+def lacks_specs(observed: ObservedVm) -> bool:
+    """Whether Nova made a VM and did not write the extra specs of its flavor into the metadata."""
+    metadata = observed.vm.metadata
+    return metadata is not None and metadata.extra_specs is None
 
 
 def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
@@ -69,10 +92,7 @@ def read(vm: VirtualMachine, found: Found | None = None) -> FlavorRequest:
     elif vm.metadata.extra_specs is not None:
         request = _of_specs(vm, vm.metadata.flavor, vm.metadata.extra_specs)
     elif found is None:
-        request = FlavorRequest(
-            problem=bad_metadata,
-            remark=NO_EXTRA_SPECS,
-        )
+        request = FlavorRequest(problem=bad_metadata, remark=NO_EXTRA_SPECS)
     elif found.extra_specs is not None:
         request = _of_specs(vm, vm.metadata.flavor, found.extra_specs)
     else:

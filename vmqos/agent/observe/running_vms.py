@@ -239,7 +239,7 @@ class RunningVms:
         """
         self._forget_dead(self._vms.keys() - running.keys())
         dying = frozenset(self._vms.keys() - running.keys())
-        self._order(running, since)
+        self._order_looks(running, since)
         ended = self._looks.run(self._wanted(running), lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
         for done in ended:
             if done.key in running:
@@ -262,7 +262,7 @@ class RunningVms:
         looked_at = self._last.looked_at if owed - gone else now
         return VmList(dict(self._vms), dying, unseen, True, troubles, looked_at, due)
 
-    def _order(self, running: Mapping[str, int], since: float) -> None:
+    def _order_looks(self, running: Mapping[str, int], since: float) -> None:
         """Order a look at each VM that libvirt's list makes necessary, and forget the orders of VMs that are gone.
 
         :param since: when libvirt was asked for the list.
@@ -373,6 +373,7 @@ class RunningVms:
             self._vms[uuid] = replace(observed, cpus=observed.cpus | cpus)
 
     def _forget_dead(self, candidates: Iterable[str]) -> set[str]:
+        """Forget those of these VMs whose processes have ended; return which these are."""
         dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
             found = journal.fields(VMQOS_VM=uuid, VMQOS_STATE="ended")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Mapping
 
 from vmqos.agent.act.lock_share import LockShare
@@ -71,23 +70,8 @@ class StrayWatch:
             newcomers.difference_update(*(known.tasks for known in placed.values()))
             # These VMs are about to be placed. To identify each of their threads would take a hundred times as long.
             newcomers.difference_update(*(_tasks(vms[uuid]) for uuid in vms.keys() - placed.keys()))
-            by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
-            by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
-            # All threads of a process are identified at once, by the oldest one, which mostly is its first thread.
-            left, asked = deque(sorted(newcomers)), 0
-            while left:
-                if asked >= FEWEST and share is not None and share.is_over(LOOKING):
-                    self.is_behind = True
-                    unknown.update(tid for tid in left if tid in newcomers)
-                    break
-                tid = left.popleft()
-                if tid not in newcomers:
-                    continue
-                newcomers.discard(tid)
-                asked += 1
-                uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
-                if uuid in elsewhere:
-                    strays.add(uuid)
+            found, unknown = self._identify_all(newcomers, vms, share)
+            strays |= found & elsewhere
         # A kernel thread may be there before the VM it works for is known: it is identified again.
         self._unknown = {tid: looks for tid, looks in self._unknown.items() if tid in now}
         self._seen = now - unknown
@@ -114,6 +98,31 @@ class StrayWatch:
         Tasks were moved since then. If one of them is back by the next look, the list has not changed.
         """
         self._last = b""
+
+    def _identify_all(
+        self, newcomers: set[int], vms: Mapping[str, ObservedVm], share: LockShare | None
+    ) -> tuple[set[str], set[int]]:
+        """Find out which VMs tasks work for, as far as the time suffices.
+
+        :param newcomers: the tasks; they are taken off the set as they are identified.
+        :returns: the UUIDs of these VMs, and the tasks that the next look identifies again.
+        """
+        by_pid = {observed.vm.process.pid: uuid for uuid, observed in vms.items()}
+        by_cgroup = {observed.vm.cgroup: uuid for uuid, observed in vms.items() if observed.vm.cgroup}
+        # All threads of a process are identified at once, by the oldest one, which mostly is its first thread.
+        found, unknown, asked = set[str](), set[int](), 0
+        for tid in sorted(newcomers):
+            if tid not in newcomers:
+                continue
+            if asked >= FEWEST and share is not None and share.is_over(LOOKING):
+                self.is_behind = True
+                return found, unknown | newcomers
+            newcomers.discard(tid)
+            asked += 1
+            uuid = self._identify(tid, by_pid, by_cgroup, unknown, newcomers)
+            if uuid is not None:
+                found.add(uuid)
+        return found, unknown
 
     def _identify(
         self,

@@ -23,23 +23,17 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
 
     ``status`` is about the agent alone: whether it can see and act. How the promises stand is in ``vms``.
     """
-    found, unanswered = agent.health, agent.unanswered()
-    mounted: bool | None = agent.snapshot.resctrl is not None
-    libvirt_error = agent.connection.last_error
-    if unanswered is not None:
-        libvirt_error = f"libvirt does not answer {unanswered.name}"
-    old = stale(agent, telemetry)
+    found, snapshot, old, is_starting = agent.health, agent.snapshot, stale(agent, telemetry), agent.starting
+    resctrl, libvirt = _resctrl(agent, snapshot.resctrl, is_starting), _libvirt(agent, is_starting)
     status: Literal["starting", "ok", "degraded", "failing"]
-    if agent.starting:
-        status, libvirt_error, mounted = "starting", "", mounted or None
-    elif found.resctrl_error or not mounted or agent.pass_times.last_failed:
+    if is_starting:
+        status = "starting"
+    elif found.resctrl_error or not resctrl["mounted"] or agent.pass_times.last_failed:
         status = "failing"
-    elif not agent.connection.is_connected or unanswered or old or found.unserved:
+    elif not libvirt["connected"] or libvirt["unanswered"] or old or found.unserved:
         status = "degraded"
     else:
         status = "ok"
-    resctrl = agent.snapshot.resctrl
-    monitoring = resctrl.capabilities.monitoring if resctrl is not None else None
     return {
         "status": status,
         "hostname": socket.gethostname(),
@@ -50,33 +44,58 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
         "stale": old,
         "unserved": dict(found.unserved),
         "trial": trials.told(agent.trials),
-        "resctrl": {
-            "path": agent.filesystem.root,
-            "mounted": mounted,
-            "error": found.resctrl_error or None,
-            "simulated": resctrl is not None and resctrl.simulated,
-            "groups": _groups_by_owner(resctrl) if resctrl is not None else {},
-            "closids": resctrl.capabilities.num_closids if resctrl is not None else 0,
-            "closids_used": len(resctrl.layout.groups) if resctrl is not None else 0,
-            "rmids": monitoring.num_rmids if monitoring is not None else 0,
-            "rmids_used": resctrl.rmids_in_use if resctrl is not None else 0,
-        },
-        "libvirt": {
-            "uri": agent.uri,
-            "connected": agent.connection.is_connected,
-            "error": libvirt_error or None,
-            "unanswered": None
-            if unanswered is None
-            else {"call": unanswered.name, "seconds": time.monotonic() - unanswered.since},
-        },
+        "resctrl": resctrl,
+        "libvirt": libvirt,
         "passes": found.passes,
         "last_pass_ms": found.last_pass_seconds * 1000,
         "failed_passes": agent.pass_times.failed,
         "pass_seconds": agent.pass_times.durations(),
         "last_error": found.last_error or None,
-        "vms": vms.counts(agent.snapshot),
-        "revision": agent.revision.of(agent.snapshot),
+        "vms": vms.counts(snapshot),
+        "revision": agent.revision.of(snapshot),
         "last_event": agent.events.last,
+    }
+
+
+def _resctrl(agent: Agent, known: ResctrlState | None, is_starting: bool) -> contract.ResctrlHealth:
+    """How resctrl fares, and how much of it is in use.
+
+    :param known: resctrl as the last pass left it; ``None`` where it can't be read, or was not yet.
+    """
+    told: contract.ResctrlHealth = {
+        "path": agent.filesystem.root,
+        "mounted": None if known is None and is_starting else known is not None,
+        "error": agent.health.resctrl_error or None,
+        "simulated": False,
+        "groups": {},
+        "closids": 0,
+        "closids_used": 0,
+        "rmids": 0,
+        "rmids_used": 0,
+    }
+    if known is None:
+        return told
+    owners, monitoring = Counter(group.owner for group in known.layout.groups), known.capabilities.monitoring
+    return {
+        **told,
+        "simulated": known.simulated,
+        "groups": {owner.value: owners[owner] for owner in Owner},
+        "closids": known.capabilities.num_closids,
+        "closids_used": len(known.layout.groups),
+        "rmids": monitoring.num_rmids if monitoring is not None else 0,
+        "rmids_used": known.rmids_in_use,
+    }
+
+
+def _libvirt(agent: Agent, is_starting: bool) -> contract.LibvirtHealth:
+    """How the connection to libvirt fares. That there is none yet is no error while the agent starts."""
+    call = agent.unanswered()
+    error = f"libvirt does not answer {call.name}" if call is not None else agent.connection.last_error
+    return {
+        "uri": agent.uri,
+        "connected": agent.connection.is_connected,
+        "error": None if is_starting else error or None,
+        "unanswered": None if call is None else {"call": call.name, "seconds": time.monotonic() - call.since},
     }
 
 
@@ -106,11 +125,6 @@ def stale(agent: Agent, telemetry: Telemetry) -> list[str]:
     if telemetry.is_old or (never_swept and uptime > max(3 * telemetry.interval, OLD_AFTER)):
         found.append("counters")
     return found
-
-
-def _groups_by_owner(resctrl: ResctrlState) -> dict[str, int]:
-    owners = Counter(group.owner for group in resctrl.layout.groups)
-    return {owner.value: owners[owner] for owner in Owner}
 
 
 def oldest(*moments: float | None) -> float | None:

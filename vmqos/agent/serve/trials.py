@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vmqos import allocation
-from vmqos.agent import request, trial
+from vmqos.agent import planner_requests, trial
 from vmqos.agent.act.control_groups import created
 from vmqos.agent.loop import Agent
+from vmqos.agent.observe import flavor_request
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import Trial, TrialRefused, Trials
 from vmqos.agent.vm_record import VmRecord
@@ -41,7 +42,7 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     record, resctrl = snapshot.vms[uuid], snapshot.resctrl
     if resctrl is None:
         raise TrialRefused("resctrl can't be read now")
-    if agent.flavors.is_on and request.lacks_specs(record.observed):
+    if agent.flavors.is_on and flavor_request.lacks_specs(record.observed):
         # A restarted agent would not know at once what the VM had before.
         raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
     if why := _why_not(record, wants.ways, may_fill_fewer=may_fill_fewer):
@@ -93,7 +94,7 @@ def _why_not(record: VmRecord, ways: int | None, *, may_fill_fewer: bool) -> str
 def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, made: Trial) -> str:
     """Why the trial can't be had, or which other VM would have less for it; empty where it costs nothing."""
     tried = replace(record, request=trial.applied(record.request, record.observed.vm, made))
-    wanted = request.of_the_planner(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
+    wanted = planner_requests.make(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
     theirs = {record.uuid, *(one.uuid for one in wanted)}
     found = _plan(snapshot, resctrl, [*(one for one in snapshot.requests if one.uuid not in theirs), *wanted])
     given = found.allocations[record.uuid]

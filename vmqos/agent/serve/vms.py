@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from vmqos import allocation, group_names
-from vmqos.agent.act import plan_steps
+from vmqos.agent.act import control_groups
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import untried
 from vmqos.agent.vm_record import VmRecord
@@ -136,7 +136,7 @@ def what_if(snapshot: Snapshot, wants: CacheRequest) -> contract.Plan:
             "group": given.group,
             **_given(now, given),
         },
-        "steps": [plan_steps.describe(step) for step in (*plan.prepare, *plan.retire)],
+        "steps": [control_groups.describe(step) for step in (*plan.prepare, *plan.retire)],
         "moves": sorted(_moved(snapshot, plan)),
     }
 

@@ -13,7 +13,7 @@ from vmqos.cli.show import fullness, units, vm_view
 from vmqos.cli.show.safe_text import neutralise, pad, squeeze
 from vmqos.cli.show.tables import Cell
 from vmqos.cli.show.terminal import Terminal, wrapped
-from vmqos.cli.top import grants, text_view
+from vmqos.cli.top import columns, grants, text_view
 from vmqos.cli.top.data import Frame, Row
 from vmqos.local_api import contract
 from vmqos.telemetry import Missing, Reading
@@ -52,7 +52,7 @@ def _figures(frame: Frame, row: Row, terminal: Terminal) -> Mapping[str, Any]:
         ("  to its own socket", row.local, _speed),
         ("  to other sockets", row.remote, _speed),
         ("Instructions per cycle", row.ipc, "{:.2f}".format),
-        ("LLC misses", row.misses, lambda value: f"{text_view.short_count(value)} a second"),
+        ("LLC misses", row.misses, lambda value: f"{columns.short_count(value)} a second"),
         ("Power of the cores", row.watts, "{:.1f} W".format),
         ("Stalled on memory", row.stalls, "{:.0%} of its cycles".format),
     ):
@@ -81,7 +81,7 @@ def _speed(value: float) -> str:
 
 
 def _told(reading: Reading, text: Callable[[float], str]) -> str:
-    return text_view.number(reading, text).plain
+    return columns.number(reading, text).plain
 
 
 def _table(fields: Mapping[str, Any], terminal: Terminal) -> Iterator[Text]:

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli.show import fullness, units
-from vmqos.cli.show.safe_text import neutralise, pad, squeeze
+from vmqos.cli.show import units
+from vmqos.cli.show.safe_text import neutralise, squeeze
 from vmqos.cli.show.terminal import Terminal, wrapped
-from vmqos.cli.top import data, grants
+from vmqos.cli.top import columns, data
+from vmqos.cli.top.columns import MOST_NAME, Column
 from vmqos.cli.top.data import Frame, Order, Row, is_troubled
-from vmqos.telemetry import Missing, Reading
 
 DETAIL_KEYS = ("q quit", "Esc back", "arrows scroll", "space look at once", "? help")
 _KEYS = ("q quit", "? help", "/ search", "Enter one VM", "arrows move", "o t l r i m w s n sort", "R reverse")
@@ -41,21 +40,6 @@ HELP = (
 
 STYLES = {"degraded": "bold red", "pending": "bold yellow", "kept": "green", "none": "dim"}
 _MARKS = {"degraded": ("▲", "!"), "pending": ("◔", "?"), "kept": ("●", " "), "none": ("○", " ")}
-_WORDS = {
-    Missing.UNAVAILABLE: "no value",
-    Missing.NOT_MONITORED: "no group",
-    Missing.NO_PREVIOUS: "...",
-    Missing.WENT_BACK: "began anew",
-    Missing.NO_COUNTER: "none",
-}
-_LEAST_NAME = 12
-_MOST_NAME = 40
-_BARS = 8
-"""Columns of the bars of all caches together, but one for each at the least."""
-_MOST_BARS = 16
-_MOST_WAYS = 24
-_MOST_OPTIONAL = 8
-"""The column that is missed least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +53,6 @@ class Shown:
     lines: list[Text]
     first: int
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column: its title, what it is sorted by, and how a row's cell looks.
-
-    :ivar optional: the higher, the sooner it is left out where room is scarce; 0: never.
-    """
-
-    title: str
-    key: str
-    width: int
-    draw: Callable[[Row], Text]
-    optional: int = 0
-    left: bool = False
 
 
 def draw(
@@ -113,7 +82,7 @@ def draw(
     notes = wrapped((Text(neutralise(note), style="dim") for note in frame.notes), terminal)
     below = _within(notes, None if room is None else max(1, room // 6), terminal)
     every = len(rows)
-    columns = _columns(frame, rows, terminal)
+    shown = columns.fitting(frame, rows, terminal)
     rows = data.search(rows, search)
     listed, first = rows, first if room is not None else 0
     if room is not None:
@@ -128,8 +97,8 @@ def draw(
         else:
             first = 0
         listed = rows[first : first + page]
-    table = [_titles(columns, order, terminal)]
-    table += [_line(row, columns, terminal, is_chosen=row.uuid == chosen) for row in listed]
+    table = [_titles(shown, order, terminal)]
+    table += [_line(row, shown, terminal, is_chosen=row.uuid == chosen) for row in listed]
     if not rows:
         table.append(Text(f"  none of {every} VMs has this text" if every else "  no VM", style="dim"))
     lines = [*above, *table, *below]
@@ -207,7 +176,7 @@ def _troubles(rows: Sequence[Row], terminal: Terminal, most: int | None) -> list
         told = Text.assemble(
             (f"{_mark(row, terminal)} {row.state} ", STYLES[row.state]),
             (
-                f"{squeeze(row.title, _MOST_NAME if terminal.bounded else terminal.room, terminal.glyph('…', '..'))}: ",
+                f"{squeeze(row.title, MOST_NAME if terminal.bounded else terminal.room, terminal.glyph('…', '..'))}: ",
                 "bold",
             ),
             neutralise(row.reason),
@@ -253,70 +222,10 @@ def _mark(row: Row, terminal: Terminal) -> str:
     return terminal.glyph(*_MARKS.get(row.state, (" ", " ")))
 
 
-def _columns(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[_Column]:
-    """Those that the machine has numbers for and that there is room for; the name has what is left."""
-    wide = min(max(frame.cache_ways.values(), default=0), _MOST_WAYS)
-    caches = sorted(frame.cache_ways)
-    several = len(caches) > 1
-    columns = [
-        _Column("WAYS", "ways", _widest("WAYS ", rows, grants.ways), lambda row: Text(grants.ways(row)), 2),
-        _Column("", "", wide, lambda row: grants.bar(row, wide, terminal), 8, True),
-        _Column("L2", "", _some_l2(rows), lambda row: Text(grants.l2_ways(row)), 4),
-        _Column("LIMIT", "", _some_limit(rows), lambda row: Text(grants.limit(row)), 4),
-        _Column("OCCUPANCY", "occupancy", 10, lambda row: number(row.occupancy, short_bytes)),
-        _Column("OF", "", 5, lambda row: Text("" if row.allocated is None else short_bytes(row.allocated)), 4, True),
-        _Column("FULLEST", "", _some_full(rows, several), lambda row: _fullest(row, several), 1),
-        _Column("", "", _bars_width(rows, caches), lambda row: _bars(row, caches, terminal), 5, True),
-        _Column("TOTAL/s", "total", 10, lambda row: _bandwidth(row, row.total, "total"), 3),
-        _Column("LOCAL/s", "local", 10, lambda row: _bandwidth(row, row.local, "local"), 6),
-        _Column("REMOTE/s", "remote", 10, lambda row: _bandwidth(row, row.remote, "remote"), 6),
-        _Column("IPC", "ipc", 10, lambda row: number(row.ipc, "{:.2f}".format), 7),
-        _Column("MISSES/s", "misses", 10, lambda row: number(row.misses, short_count), 7),
-        _Column("WATTS", "watts", 8, lambda row: number(row.watts, "{:.1f}".format), 7),
-        _Column("STALLED", "stalls", 8, lambda row: number(row.stalls, "{:.0%}".format), 7),
-    ]
-    for title, readings in (
-        ("OCCUPANCY", [row.occupancy for row in rows]),
-        ("TOTAL/s", [row.total for row in rows]),
-        ("LOCAL/s", [row.local for row in rows]),
-        ("REMOTE/s", [row.remote for row in rows]),
-        ("IPC", [row.ipc for row in rows]),
-        ("MISSES/s", [row.misses for row in rows]),
-    ):
-        if all(reading.missing is Missing.NO_COUNTER for reading in readings):
-            columns = [column for column in columns if column.title != title]
-    for title, readings in (("WATTS", [row.watts for row in rows]), ("STALLED", [row.stalls for row in rows])):
-        # Few processors count these, so that no VM is in a group says nothing of them.
-        if all(reading.missing in (Missing.NO_COUNTER, Missing.NOT_MONITORED) for reading in readings):
-            columns = [column for column in columns if column.title != title]
-    columns = [column for column in columns if column.width or not column.optional]
-    longest = max((cell_len(row.title) for row in rows), default=0)
-    name = max(_LEAST_NAME, min(_MOST_NAME, longest) if terminal.bounded else longest)
-    for level in range(_MOST_OPTIONAL, 0, -1):
-        if sum(2 + column.width for column in columns) + 2 + name <= terminal.room:
-            break
-        columns = [column for column in columns if column.optional < level]
-    left = terminal.room - 2 - sum(2 + column.width for column in columns)
-    width = max(_LEAST_NAME, min(name, left))
-    return [_Column("VM", "name", width, lambda row: Text(_fit(row.title, width, terminal)), left=True), *columns]
-
-
-def _some_l2(rows: Sequence[Row]) -> int:
-    return _widest("L2", rows, grants.l2_ways) if any(row.l2_ways or row.l2_ways_requested for row in rows) else 0
-
-
-def _some_limit(rows: Sequence[Row]) -> int:
-    return _widest("LIMIT", rows, grants.limit) if any(row.bandwidth or row.is_limited for row in rows) else 0
-
-
-def _widest(title: str, rows: Sequence[Row], text: Callable[[Row], str]) -> int:
-    return max([len(title), *(len(text(row)) for row in rows)])
-
-
-def _titles(columns: Sequence[_Column], order: Order, terminal: Terminal) -> Text:
+def _titles(shown: Sequence[Column], order: Order, terminal: Terminal) -> Text:
     line = Text("  ", style="bold")
-    sorted_by = next((column for column in columns if column.key == order.key), None)
-    for index, column in enumerate(columns):
+    sorted_by = next((column for column in shown if column.key == order.key), None)
+    for index, column in enumerate(shown):
         mark = terminal.glyph("▲" if order.reverse else "▼", "^" if order.reverse else "v")
         title = column.title + (mark if column is sorted_by else "")
         title = title[: max(column.width, len(column.title))]
@@ -328,10 +237,10 @@ def _titles(columns: Sequence[_Column], order: Order, terminal: Terminal) -> Tex
     return line
 
 
-def _line(row: Row, columns: Sequence[_Column], terminal: Terminal, *, is_chosen: bool = False) -> Text:
+def _line(row: Row, shown: Sequence[Column], terminal: Terminal, *, is_chosen: bool = False) -> Text:
     line = Text()
     line.append(f"{_mark(row, terminal)}{terminal.glyph(' ', '>') if is_chosen else ' '}", STYLES.get(row.state, ""))
-    for index, column in enumerate(columns):
+    for index, column in enumerate(shown):
         cell = column.draw(row)
         blanks = " " * max(0, column.width - cell.cell_len)
         line.append("  " if index else "")
@@ -344,82 +253,6 @@ def _line(row: Row, columns: Sequence[_Column], terminal: Terminal, *, is_chosen
         line.append(" " * max(0, terminal.width - line.cell_len) if terminal.fancy else "")
         line.stylize("reverse")
     return line
-
-
-def _some_full(rows: Sequence[Row], several: bool) -> int:
-    if not any(row.fills for row in rows):
-        return 0
-    return _widest("FULLEST", rows, lambda row: fullness.told(row.fills, several))
-
-
-def _fullest(row: Row, several: bool) -> Text:
-    return Text(fullness.told(row.fills, several))
-
-
-def _bar_width(caches: Sequence[int]) -> int:
-    return max(1, _BARS // len(caches)) if caches else 0
-
-
-def _bars_width(rows: Sequence[Row], caches: Sequence[int]) -> int:
-    """The width of the bars side by side, with blanks between wide ones; 0 where bars would say nothing."""
-    if not any(row.fills for row in rows) or len(caches) > _MOST_BARS:
-        return 0
-    each = _bar_width(caches)
-    return len(caches) * each + (len(caches) - 1) * (each > 1)
-
-
-def _bars(row: Row, caches: Sequence[int], terminal: Terminal) -> Text:
-    """A bar for each cache, in the order of the caches; blank where the VM was promised nothing."""
-    each, drawn = _bar_width(caches), {one.cache: one for one in row.fills}
-    bars = (fullness.bar(drawn[cache], each, terminal) if cache in drawn else " " * each for cache in caches)
-    return Text((" " if each > 1 else "").join(bars), style="color(114)")
-
-
-def number(reading: Reading, text: Callable[[float], str]) -> Text:
-    """A reading, or in a word why there is none."""
-    if reading.value is not None:
-        return Text(text(reading.value))
-    assert reading.missing is not None
-    return Text(_WORDS.get(reading.missing, reading.missing.value), style="dim")
-
-
-def _bandwidth(row: Row, reading: Reading, name: str) -> Text:
-    """A bandwidth; where the VM waits for hardware counters, its last one and how old that is: ``~1.5M 23s``."""
-    last = row.measured.get(name)
-    if reading.value is not None or last is None or row.measured_age is None:
-        return number(reading, short_bytes)
-    return Text(f"~{short_bytes(last)} {_short_age(row.measured_age)}", style="dim")
-
-
-def _short_age(seconds: float) -> str:
-    """Seconds in the largest unit, such as ``23s``."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size:.0f}{unit}"
-    return f"{seconds:.0f}s"
-
-
-def short_bytes(value: float) -> str:
-    """Bytes in three digits and a binary unit, such as ``1.5M``."""
-    return _short(value, 1024)
-
-
-def short_count(value: float) -> str:
-    """A number in three digits and a decimal unit, such as ``1.5M``."""
-    return _short(value, 1000)
-
-
-def _short(value: float, step: int) -> str:
-    units_left = ["", "K", "M", "G", "T"]
-    while value >= 999.5 and len(units_left) > 1:
-        value /= step
-        units_left.pop(0)
-    digits = 0 if value >= 9.95 or units_left[0] == "" else 1
-    return f"{value:.{digits}f}".removesuffix(".0") + units_left[0]
-
-
-def _fit(text: str, width: int, terminal: Terminal) -> str:
-    return pad(squeeze(text, width, terminal.glyph("…", "..")), width)
 
 
 def _cut(line: Text, width: int) -> Text:

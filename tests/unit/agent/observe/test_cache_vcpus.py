@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from vmqos.agent.observe import cache_vcpus
-from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus, Vcpus, VcpuWatch, look_at_all, problem
+from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus, Vcpus, VcpuWatch, problem
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.daemon.backoff import Backoff
@@ -26,8 +26,9 @@ ASKED = frozenset({0, 1})
 def looked(
     vms: Mapping[str, ObservedVm], requests: Mapping[str, FlavorRequest], before: Mapping[str, CacheVcpus]
 ) -> Vcpus:
-    once = LogOnce(logging.getLogger(__name__))
-    return look_at_all(vms, requests, Vcpus(before), [*vms], Backoff(1.0, 2.0), once)[0]
+    watch = VcpuWatch(Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__)))
+    watch._vcpus = Vcpus(before)
+    return watch.look(vms, requests, vms.keys())[0]
 
 
 GONE = ObservedVm(VirtualMachine("a", "a", 1, Process(99999999, 1), None, False, None), frozenset({0}))
@@ -78,9 +79,10 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
     requests = {"a": FlavorRequest(wants=asked), "b": FlavorRequest(wants=CacheRequest(ways=1))}
     monkeypatch.setattr(cache_vcpus, "look", fail)
     monkeypatch.setattr(processes, "vcpu_affinities", fail)
-    backoff, once = Backoff(1.0, 2.0), LogOnce(logging.getLogger(__name__))
+    backoff = Backoff(1.0, 2.0)
+    watch = VcpuWatch(backoff, LogOnce(logging.getLogger(__name__)))
     for _ in range(3):
-        found, _ = look_at_all({"a": GONE, "b": GONE}, requests, Vcpus(), ["a", "b"], backoff, once)
+        found, _ = watch.look({"a": GONE, "b": GONE}, requests, {"a", "b"})
         assert found.unknown.keys() == {"a"} and "a fault of ours" in found.unknown["a"].text
     assert backoff.get(("vcpus", "a")) is not None, "it is tried again"
     assert len(caplog.records) == 1 and caplog.records[0].exc_info

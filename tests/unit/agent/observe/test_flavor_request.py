@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
 
 from vmqos.agent.observe import flavor_request
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import Found
+from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import Code
@@ -117,3 +120,19 @@ def test_a_vm_that_libvirt_placed_is_left_alone() -> None:
 def test_a_vm_that_libvirt_placed_and_that_asks_for_ways_has_a_problem() -> None:
     read = flavor_request.read(vm({"hw:cache_ways": "2"}, has_cachetune=True))
     assert read.hands_off and read.wants is None and "cachetune" in read.problem.text
+
+
+def test_one_flavor_that_can_not_be_read_is_that_vms_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    readable = flavor_request.read
+
+    def fail_for_one(described: VirtualMachine, found: Found | None) -> flavor_request.FlavorRequest:
+        if described.uuid == "v":
+            raise ZeroDivisionError("a fault of ours")
+        return readable(described, found)
+
+    monkeypatch.setattr(flavor_request, "read", fail_for_one)
+    ways = {"hw:cache_ways": "2"}
+    vms = {uuid: ObservedVm(vm(ways, uuid=uuid), frozenset({0})) for uuid in ("u", "v")}
+    found = flavor_request.read_all(vms, None, LogOnce(logging.getLogger(__name__)))
+    assert "a fault of ours" in found["v"].unknown.text
+    assert found["u"].wants == CacheRequest(ways=2)

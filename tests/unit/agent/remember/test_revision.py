@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.agent.serve.test_vms import snapshot
 from vmqos.agent.remember.revision import Revision
-from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Policy
+from vmqos.resctrl.topology import CacheTopology
 
 KNOWN = snapshot()
 

@@ -7,12 +7,13 @@ import pytest
 
 from tests.unit.agent.serve.test_vms import GROUP, snapshot
 from vmqos.agent.serve import caches
-from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Group, Layout, Policy, Split
 from vmqos.allocation.caches import l2
 from vmqos.group_names import Owner
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities
+from vmqos.resctrl.topology import CacheTopology
 
 LOCK = "vmqos.lock-table"
 

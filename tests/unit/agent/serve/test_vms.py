@@ -13,7 +13,7 @@ from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.agent.serve import vms
-from vmqos.agent.snapshot import CacheTopology, Snapshot
+from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
@@ -24,6 +24,7 @@ from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.reason import Code, Reason
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, CacheResource, Capabilities, Monitoring
+from vmqos.resctrl.topology import CacheTopology
 
 UUID = "11111111-1111-4111-8111-111111111111"
 GROUP = f"vmqos.{UUID}"

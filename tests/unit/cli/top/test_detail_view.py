@@ -6,32 +6,20 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from tests.unit.cli.top.rows import PROMISED, REASON
 from tests.unit.local_api import examples
-from vmqos.cli.show.fullness import Fill
 from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import detail_view
 from vmqos.cli.top.data import Frame, Row
 from vmqos.telemetry import Missing, Reading
 
-MIB = 1 << 20
 PLAIN = Terminal(False, 80)
-REASON = "L3 cache 0 has 3 ways to give in one piece and 6 are asked for: of its 11 ways 6 are other VMs'"
 
 
 def row(**fields: Any) -> Row:
-    known = {
+    known = PROMISED | {
         "name": "web-1",
-        "state": "kept",
-        "policy": "exclusive",
-        "ways": {0: 2, 1: 2},
-        "ways_requested": 2,
-        "allocated": 6 * MIB,
-        "fills": (Fill(0, 2 * MIB, 3 * MIB), Fill(1, 1 * MIB, 3 * MIB)),
-        "occupancy": Reading(3 * MIB),
-        "total": Reading(1536.0 * MIB),
-        "local": Reading(1024.0 * MIB),
         "remote": Reading.none(Missing.UNASSIGNED),
-        "ipc": Reading(1.234),
         "misses": Reading.none(Missing.NO_COUNTER),
         "watts": Reading(12.34),
         "stalls": Reading(0.256),

@@ -1,55 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second step of a pass: what each VM's flavor asks for, and what the agent asks the planner for that VM."""
+"""What the agent asks the planner for: the part of the flavors' promises that can be arranged now."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from vmqos.agent import keep_current, trial
-from vmqos.agent.observe import flavor_request
-from vmqos.agent.observe.flavor_request import FlavorRequest
-from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.observe.told_flavors import Found, ToldFlavors
-from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
 from vmqos.daemon.backoff import Backoff
-from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
+from vmqos.resctrl.topology import CacheTopology
 
 
-def of_flavors(vms: Mapping[str, ObservedVm], flavors: ToldFlavors | None, once: LogOnce) -> dict[str, FlavorRequest]:
-    """What the flavors ask for, by the VMs' UUIDs.
-
-    :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
-    :param once: knows what was logged already.
-    """
-    found: Mapping[str, Found] = {}
-    if flavors is not None:
-        found = flavors.look_up([observed.vm for observed in vms.values() if lacks_specs(observed)])
-    requests = {}
-    for uuid, observed in vms.items():
-        try:
-            requests[uuid] = flavor_request.read(observed.vm, found.get(uuid))
-        except Exception as error:
-            unknown = requests[uuid] = flavor_request.unreadable(error)
-            once.log(logging.ERROR, ("wish", uuid), "VM %s: %s", uuid, unknown.unknown, error=error)
-    return requests
-
-
-def lacks_specs(observed: ObservedVm) -> bool:
-    """Whether Nova made a VM and did not write the extra specs of its flavor into the metadata."""
-    metadata = observed.vm.metadata
-    return metadata is not None and metadata.extra_specs is None
-
-
-def of_the_planner(
+def make(
     resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, backoff: Backoff
 ) -> list[Request]:
-    """The requests to the planner for all VMs whose flavors ask for something that the agent can arrange now.
+    """The requests for all VMs whose flavors ask for something that the agent can arrange now.
 
     Where something failed for a VM a short time ago, the request names what the VM has, until the agent tries again.
     """

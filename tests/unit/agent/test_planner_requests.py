@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot, with_record
-from vmqos.agent import request
+from vmqos.agent import planner_requests
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Layout, Request
 from vmqos.daemon.backoff import Backoff
-from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.reason import Code, Reason
 
@@ -26,7 +23,7 @@ REFUSED = Reason(Code.REFUSED, "the kernel refused")
 
 def asked_for(known: Snapshot, backoff: Backoff | None = None) -> list[Request]:
     assert known.resctrl is not None
-    return request.of_the_planner(known.resctrl, known.vms.values(), known.topology, backoff or Backoff(1.0, 2.0))
+    return planner_requests.make(known.resctrl, known.vms.values(), known.topology, backoff or Backoff(1.0, 2.0))
 
 
 def failed() -> Backoff:
@@ -84,13 +81,3 @@ def test_a_member_of_a_class_stays_there_until_it_is_tried_again() -> None:
     groups = tuple(group for group in known.resctrl.layout.groups if group.name != GROUP)
     (found,) = asked_for(replace(known, resctrl=replace(known.resctrl, layout=Layout(groups))), failed())
     assert found.wants == shared
-
-
-def test_one_flavor_that_can_not_be_read_is_that_vms_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a fault of ours")
-
-    monkeypatch.setattr(flavor_request, "read", fail)
-    vms = {UUID: snapshot().vms[UUID].observed}
-    found = request.of_flavors(vms, None, LogOnce(logging.getLogger(__name__)))
-    assert "a fault of ours" in found[UUID].unknown.text

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which starts are under way; what passes make of them is in ``test_early_start``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.starts import Starts
+from vmqos.allocation import Request
+from vmqos.extra_specs import CacheRequest
+from vmqos.hypervisor import processes
+from vmqos.hypervisor.model import Process, VirtualMachine
+from vmqos.resctrl.filesystem import Filesystem
+
+UUID = "00000001-0000-4000-8000-000000000000"
+REQUEST = Request(UUID, CacheRequest(ways=2), frozenset({0}), 5)
+ALIVE = processes.of_pid(os.getpid())
+NAMELESS = {UUID: CacheVcpus(frozenset({0}), frozenset(), (), UNNAMED)}
+ENDED = Process(ALIVE.pid, ALIVE.start_time - 1)
+
+
+def seen(process: Process) -> dict[str, ObservedVm]:
+    """A pass has seen the VM run as this process."""
+    return {UUID: ObservedVm(VirtualMachine(UUID, "vm", 1, process, None, False, None), frozenset({0}))}
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Starts:
+    found = Starts(Filesystem(str(tmp_path)))
+    found.begin({UUID: REQUEST})
+    return found
+
+
+def test_a_start_is_under_way_until_it_has_ended(starts: Starts) -> None:
+    assert starts.under_way({}, {}) == ({UUID: REQUEST}, {})
+    starts.end(UUID)
+    assert starts.under_way({}, {}) == ({}, {})
+
+
+def test_a_start_is_over_once_the_vm_is_seen_to_run(starts: Starts) -> None:
+    starts.note_process(UUID, ALIVE, outside=7)
+    kept, outside = starts.under_way(seen(ALIVE), {})
+    assert kept == {} and outside[UUID].process == ALIVE
+    assert starts.under_way({}, {}) == ({}, {}), "it is forgotten"
+
+
+def test_a_vm_whose_threads_have_no_names_yet_is_starting_for_a_moment_more(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts.note_process(UUID, ALIVE, outside=0)
+    assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {UUID: REQUEST}
+    monkeypatch.setattr("vmqos.agent.starts.PROGRAM_PATIENCE", 0.0)
+    assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {}
+
+
+def test_an_earlier_run_of_the_vm_that_is_still_seen_asks_for_itself(starts: Starts) -> None:
+    starts.note_process(UUID, ALIVE, outside=0)
+    assert starts.under_way(seen(ENDED), {}) == ({}, {})
+    assert starts.under_way({}, {})[0] == {UUID: REQUEST}, "the start goes on"
+
+
+def test_a_start_whose_process_has_ended_is_over(starts: Starts) -> None:
+    starts.note_process(UUID, ENDED, outside=0)
+    assert starts.under_way({}, {}) == ({}, {})
+
+
+def test_a_start_without_a_process_is_given_up_in_the_end(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmqos.agent.starts.FORK_PATIENCE", 0.0)
+    assert starts.under_way({}, {}) == ({}, {})
