@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from vmqos.agent import keep_current, trial
@@ -15,7 +15,6 @@ from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.snapshot import CacheTopology
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
-from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
@@ -47,11 +46,13 @@ def lacks_specs(observed: ObservedVm) -> bool:
 
 
 def of_the_planner(
-    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, backoff: Backoff
+    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, waiting: Container[object] = ()
 ) -> list[Request]:
     """The requests to the planner for all VMs whose flavors ask for something that the agent can arrange now.
 
     Where something failed for a VM a short time ago, the request names what the VM has, until the agent tries again.
+
+    :param waiting: UUIDs of these VMs.
     """
     requests = []
     for record in records:
@@ -62,7 +63,7 @@ def of_the_planner(
         whole = Request(record.uuid, wants, reach, record.observed.vm.process.start_time)
         if (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
-        if backoff.waits(record.uuid):
+        if record.uuid in waiting:
             kept = keep_current.of_failed(resctrl, record, wants, reach)
             if kept is None:
                 continue
