@@ -199,10 +199,28 @@ def of_failed(
         stays = record.request.asked if record.request.trial else wants
         return stays if control is not None and owner_of(control) is Owner.CLASS else None
     there = reach & group.masks.keys()
+    if control is None:
+        # Where the VM's tasks are is not known: it may be such a group.
+        there = frozenset(cache for cache in there if not _is_first_mask(resctrl, group, cache, wants))
     of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
     of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()
     held = with_limits_of(resctrl, group, replace(ways_of(group, of_l3, of_l2), policy=wants.policy))
     return held if extra_specs.asks_for(held) else None
+
+
+def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: CacheRequest) -> bool:
+    """Whether a VM's own group has a mask that the kernel made: it is the default group's too, and too long.
+
+    :param wants: what the VM's flavor asks for.
+    """
+    default, mask = resctrl.group(DEFAULT_GROUP), group.masks[cache]
+    if default is None or cache not in default.masks or not mask.overlaps(default.masks[cache]):
+        return False
+    capabilities = resctrl.capabilities
+    resource = capabilities.l2 if caches.level(cache) == 2 else capabilities.l3
+    fewest = max(1, resource.min_cbm_bits) if resource is not None else 1
+    parts = (wants.l2_ways,) if caches.level(cache) == 2 else (wants.ways, wants.code_ways, wants.data_ways)
+    return mask.count > sum(max(fewest, part) for part in parts if part is not None)
 
 
 def ways_of(

@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from vmqos.agent import keep_current, trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
-from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.topology import CacheTopology
 
 
 def make(
-    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, backoff: Backoff
+    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, waiting: Container[object] = ()
 ) -> list[Request]:
     """The requests for all VMs whose flavors ask for something that the agent can arrange now.
 
     Where something failed for a VM a short time ago, the request names what the VM has, until the agent tries again.
+
+    :param waiting: UUIDs of these VMs.
     """
     requests = []
     for record in records:
@@ -31,7 +32,7 @@ def make(
         whole = Request(record.uuid, wants, reach, record.observed.vm.process.start_time)
         if (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
-        if backoff.waits(record.uuid):
+        if record.uuid in waiting:
             kept = keep_current.of_failed(resctrl, record, wants, reach)
             if kept is None:
                 continue

@@ -78,11 +78,14 @@ class Planned:
     :ivar requests: what the planner was asked for.
     :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
         in two groups, and those whose vCPUs have no names yet.
+    :ivar waiting: UUIDs of VMs for which something failed a short time ago. The planner was asked for what they have,
+        and not for what their flavors say, even if their time has come since.
     """
 
     plan: Plan
     requests: tuple[Request, ...]
     parted: frozenset[str]
+    waiting: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +332,7 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != before.resctrl.mounted_as:
             return {}
-        asked = planner_requests.make(now, records.values(), before.topology, self._backoff)
+        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._waiting())
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
@@ -350,7 +353,7 @@ class Reconciler:
             # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What the
             # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
             self._settled = False
-        self._granted = self._remembered(plan, before.vms)
+        self._granted = self._remembered(plan, before.vms, waiting)
         now = now.after(predict(now.layout, plan.prepare))
         targets = {}
         for uuid, control in controls.items():
@@ -419,7 +422,8 @@ class Reconciler:
 
         :param starting: what was asked for the VMs that libvirt is starting, by UUID.
         """
-        requests = planner_requests.make(now, records.values(), self.snapshot.topology, self._backoff)
+        waiting = self._waiting()
+        requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
         parted = records.keys() & starting.keys()
@@ -441,7 +445,11 @@ class Reconciler:
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, before)
         if not (is_tried or plan.prepare):
             self._before_trial = {}
-        return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted))
+        return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
+
+    def _waiting(self) -> frozenset[str]:
+        """UUIDs of VMs for which something failed a short time ago. A pass asks once: meanwhile their time may come."""
+        return frozenset(key for key in self._backoff.waiting() if isinstance(key, str))
 
     def _act(
         self,
@@ -462,7 +470,7 @@ class Reconciler:
             now = resctrl_state.read(self._filesystem, now)
         failure = self._groups.prepare(plan)
         if failure is None:
-            self._granted = self._remembered(plan, records)
+            self._granted = self._remembered(plan, records, planned.waiting)
             now = replace(now, layout=predict(now.layout, plan.prepare))
         else:
             now = resctrl_state.read(self._filesystem, now)
@@ -470,7 +478,7 @@ class Reconciler:
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
         if failure is not None:
             in_force = {uuid: judge.held_up(given, plan.allocations[uuid], failure) for uuid, given in in_force.items()}
-        self._note_successes(plan, in_force, records)
+        self._note_successes(planned, in_force, records)
         # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
         is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
@@ -554,20 +562,30 @@ class Reconciler:
         has_freed = acted.is_complete and bool(planned.plan.retire)
         return is_meddled or acted.is_rest_possible or self._unfinished or (has_freed and waiting)
 
-    def _note_successes(self, plan: Plan, in_force: Mapping[str, Allocation], records: Mapping[str, VmRecord]) -> None:
-        """Forget the failures of VMs that have what the plan gave them, and of VMs that want nothing any more."""
+    def _note_successes(
+        self, planned: Planned, in_force: Mapping[str, Allocation], records: Mapping[str, VmRecord]
+    ) -> None:
+        """Forget the failures of VMs that have what the plan gave them, and of VMs that want nothing any more.
+
+        To be given what it has already is no success for a VM that waits.
+        """
+        given = planned.plan.allocations
         for uuid, record in records.items():
-            has_all = uuid in in_force and in_force[uuid] is plan.allocations[uuid] and not self._backoff.waits(uuid)
+            has_all = uuid in in_force and in_force[uuid] is given[uuid] and uuid not in planned.waiting
             if has_all or record.request.wants is None:
                 self._backoff.succeed(uuid)
 
-    def _remembered(self, plan: Plan, records: Mapping[str, VmRecord]) -> dict[str, Mapping[int, int]]:
+    def _remembered(
+        self, plan: Plan, records: Mapping[str, VmRecord], waiting: Set[str]
+    ) -> dict[str, Mapping[int, int]]:
         """How many ways a plan that was carried out grants to each group, for the next plan.
 
         For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
         earlier numbers stay.
+
+        :param waiting: UUIDs of the VMs for which something failed a short time ago.
         """
-        keep = {uuid for uuid, record in records.items() if record.is_unknown or self._backoff.waits(uuid)}
+        keep = {uuid for uuid, record in records.items() if record.is_unknown} | (waiting & records.keys())
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 

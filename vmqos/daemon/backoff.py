@@ -81,6 +81,11 @@ class Backoff:
         now = self._clock()
         return {key for key, failure in self._failures.items() if failure.due <= now}
 
+    def waiting(self) -> set[Hashable]:
+        """The keys that have failed and that it is too early to try again; may be called from any thread."""
+        now = self._clock()
+        return {key for key, failure in list(self._failures.items()) if failure.due > now}
+
     def next_due(self) -> float | None:
         """Seconds until the first key may be tried again; ``None`` where nothing is wrong."""
         if not self._failures:

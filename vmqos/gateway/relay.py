@@ -71,6 +71,8 @@ class Relay:
             media_type, text = self._metrics.answer(environ.get("HTTP_ACCEPT", ""))
             return _Answer(200, text, media_type)
         if path == contract.HEALTH:
+            if wrong := contract.unknown_parameter(environ.get("QUERY_STRING", ""), ()):
+                return _json(400, {"error": wrong})
             return _json(200, health(self._agent, self._openstack))
         if _RELAYED.fullmatch(path):
             query = environ.get("QUERY_STRING", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON that the agent's local API answers with: what the agent makes, and what its clients read.
+"""The JSON that the agent's local API answers with, and the parameters of questions: what agent and clients agree on.
 
 A client keeps fields that a later agent adds. Fields that are not required here may be missing in the answers of an
 earlier agent; this one has them all.
@@ -8,6 +8,7 @@ earlier agent; this one has them all.
 # No "from __future__ import annotations" here: it would hide NotRequired from __required_keys__.
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
+from urllib.parse import parse_qs
 
 HEALTH = "/v1/health"
 """Answered however many other requests wait."""
@@ -18,6 +19,28 @@ MAY_FILL_FEWER = "may_fill_fewer"
 Such a VM fills all ways that no VM has alone. With ways of its own it may have fewer to fill, and be slower meanwhile,
 so it is refused without this. It does nothing to a VM that is promised ways: that one never has fewer.
 """
+
+TAKEN_BY = {
+    "/v1/plan": ("spec",),
+    "/v1/telemetry": ("newest",),
+    "/v1/telemetry/history": ("seconds", "resolution", "vm", "series"),
+    "/v1/neighbours/samples": ("since",),
+    "/v1/events": ("after", "epoch", "wait"),
+}
+"""The parameters that a question by ``GET`` may have, by its path; another one may have none."""
+
+
+def unknown_parameter(query: str, known: Sequence[str]) -> str:
+    """What is wrong with a query: it has a parameter that would be ignored; empty where all are known.
+
+    :param query: what stands behind the question mark.
+    :param known: the parameters that are taken there.
+    """
+    for name in parse_qs(query, keep_blank_values=True):
+        if name not in known:
+            return f"there is no parameter {name[:40]!r} here, but {', '.join(known) if known else 'none at all'}"
+    return ""
+
 
 State = Literal["kept", "pending", "degraded", "none"]
 

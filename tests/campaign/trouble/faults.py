@@ -16,6 +16,7 @@ from vmqos.agent.act import control_groups, move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request
+from vmqos.agent.reconcile import Reconciler
 from vmqos.allocation import PromiseState, WriteMasks
 
 Patch = pytest.MonkeyPatch
@@ -58,6 +59,17 @@ def groups_are_left(patch: Patch) -> None:
 
 def events_are_not_heard(patch: Patch) -> None:
     patch.setattr(Agent, "_on_change", lambda self, uuid: None)
+
+
+def what_a_vm_has_is_taken_for_what_it_was_promised(patch: Patch) -> None:
+    real = Reconciler._note_successes
+
+    def note(self: Reconciler, planned: Any, *given: Any) -> None:
+        # The time to try again comes between the plan and this.
+        waiting = frozenset(uuid for uuid in planned.waiting if self._backoff.waits(uuid))
+        real(self, dataclasses.replace(planned, waiting=waiting), *given)
+
+    patch.setattr(Reconciler, "_note_successes", note)
 
 
 def every_promise_is_told_to_be_kept(patch: Patch) -> None:

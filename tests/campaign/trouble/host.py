@@ -15,6 +15,7 @@ import uuid as uuids
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oslo_config import cfg
@@ -26,6 +27,7 @@ from tests.campaign.trouble.seen import Cache
 from tests.campaign.trouble.vm import Vm, name_of
 from tests.unit.agent.host import THREADS
 from tests.unit.agent.machine import PlayedLibvirt
+from vmqos import allocation
 from vmqos.agent import loop
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.starting_vms import StartingVm
@@ -61,6 +63,8 @@ LOOKS_END = 30.0
 """Seconds of the wall clock in which looks that nothing holds up end on any machine."""
 STEP = 0.1
 """Seconds between two passes while the host is quiet."""
+PLANNING = 0.1
+"""Seconds that each plan takes, as on a machine whose CPUs are wanted by others, too."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -483,6 +487,14 @@ class Host:
         patch.setattr(loop, "Filesystem", lambda path: self.resctrl)
         patch.setattr(loop, "Connection", lambda *_, **__: self.libvirt)
         patch.setattr(mount, "find", self.troubled.find)
+        plan = allocation.plan
+
+        def plan_slowly(*given: Any, **named: Any) -> allocation.Plan:
+            found = plan(*given, **named)
+            self.clock.leap(PLANNING)
+            return found
+
+        patch.setattr(allocation, "plan", plan_slowly)
         patch.setattr(time, "time", self.clock.wall)
         handler = _Faults(self.faults)
         logger = logging.getLogger("vmqos")

@@ -116,6 +116,8 @@ class Judge:
                     return f"{name} is told to have {mask} for {use} and has {parts}"
         if not is_kept:
             return ""
+        if vm.is_exclusive and {int(mask, 16).bit_count() for mask in row["masks"].values()} - {self._judge.asked(vm)}:
+            return f"{name} is told to have all that it was promised, {self._judge.asked(vm)} ways, and {row['masks']}"
         missing = {tid for tid in vm.promised_tasks() if self.host.troubled.group_of(tid) != name}
         if missing & vm.promised_tasks():
             return f"{len(missing)} tasks of {vm.group} are not in {name}: {sorted(missing)}"

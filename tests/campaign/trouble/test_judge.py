@@ -40,6 +40,13 @@ def test_a_fault_is_noticed(plant: Callable[[Patch], None], kind: Kind, monkeypa
     pytest.fail("it is not noticed")
 
 
+def test_it_is_noticed_that_what_a_vm_has_is_taken_for_what_it_was_promised(monkeypatch: Patch) -> None:
+    faults.what_a_vm_has_is_taken_for_what_it_was_promised(monkeypatch)
+    # The story that once found it: the time to try again has to come within a pass.
+    found = play(Story("broadwell-cdp", 270348161)).violations
+    assert [violation.kind for violation in found] == [Kind.WORD] and "is told to have all" in found[0].text
+
+
 @pytest.fixture
 def killer() -> Killer:
     return Killer()

@@ -45,8 +45,8 @@ IMAGE = Packages(
         *("dbus", "gcc", "intel-cmt-cat", "libc6-dev", "libvirt-clients", "libvirt-daemon-driver-qemu"),
         *("libvirt-daemon-system", "qemu-system-x86", "seabios"),
         # What vmqos imports: setup.cfg's extras "agent" and "cli".
-        *("python3-cliff", "python3-httpx", "python3-libvirt", "python3-msgspec", "python3-oslo.config"),
-        *("python3-oslo.log", "python3-prometheus-client", "python3-rich", "python3-waitress"),
+        *("python3-cliff", "python3-libvirt", "python3-msgspec", "python3-oslo.config", "python3-oslo.log"),
+        *("python3-prometheus-client", "python3-rich", "python3-waitress"),
         # setup.cfg's extra "test".
         *("python3-hypothesis", "python3-pytest", "python3-pytest-timeout", "python3-yaml"),
     ),

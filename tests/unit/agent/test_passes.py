@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,62 @@ def assert_counted_once_the_kernel_refuses_nothing(host: Host, vm: str) -> None:
     host.clock += 1.0
     host.settle()
     assert host.told(vm).state is KEPT and not host.unmonitored(vm)
+
+
+@contextlib.contextmanager
+def writes_refused(host: Host, *paths: str) -> Iterator[None]:
+    """The kernel refuses every write to these files."""
+    real = host.resctrl.write
+
+    def write(relative: str, text: str) -> None:
+        def refuse(path: str) -> None:
+            raise OSError(28, "No space left on device")
+
+        with pytest.MonkeyPatch.context() as patch:
+            if relative in paths:
+                patch.setattr(host.resctrl, "before", refuse)
+            real(relative, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.resctrl, "write", write)
+        yield
+
+
+def test_a_group_that_has_the_kernels_first_mask_is_no_grant_where_the_vms_tasks_are_not_known(host: Host) -> None:
+    before = host.mask("")
+    vm = host.boot(OWN)
+    with writes_refused(host, f"vmqos.{vm}/schemata", f"mon_groups/vmqos.{vm}/tasks"):
+        host.settle()
+        assert host.told(vm).state is PromiseState.PENDING and not host.told(vm).masks
+        assert host.mask("") == before and not host.groups()
+    host.clock += 1.0
+    host.settle()
+    assert host.told(vm).state is KEPT and host.told(vm).masks[0].count == 2
+
+
+@pytest.mark.parametrize("has", ["2", "6"])
+def test_a_vm_whose_time_to_be_tried_again_comes_during_a_pass_is_tried_by_the_next(
+    host: Host, monkeypatch: pytest.MonkeyPatch, has: str
+) -> None:
+    vm = host.boot({"hw:cache_ways": has})
+    host.settle()
+    host.libvirt.resize(vm, {"hw:cache_ways": "4"})
+    with writes_refused(host, f"vmqos.{vm}/schemata"):
+        host.settle()
+    assert host.told(vm).state is DEGRADED and host.told(vm).masks[0].count == int(has)
+    plan = allocation.plan
+
+    def plan_slowly(*given: Any) -> allocation.Plan:
+        found = plan(*given)
+        host.clock += 2.0
+        return found
+
+    monkeypatch.setattr(allocation, "plan", plan_slowly)
+    other = host.boot(OWN)
+    host.run()
+    assert host.told(other).masks and host.told(vm).state is DEGRADED, "the planner was asked for what it has"
+    host.settle()
+    assert host.told(vm).state is KEPT and host.told(vm).masks[0].count == 4
 
 
 def test_a_vm_whose_tasks_can_not_be_moved_to_its_monitoring_group_is_told_to_be_uncounted(host: Host) -> None:

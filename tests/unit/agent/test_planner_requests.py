@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
@@ -13,23 +14,14 @@ from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Layout, Request
-from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CachePolicy, CacheRequest
-from vmqos.reason import Code, Reason
 
 WANTS = CacheRequest(ways=6)
-REFUSED = Reason(Code.REFUSED, "the kernel refused")
 
 
-def asked_for(known: Snapshot, backoff: Backoff | None = None) -> list[Request]:
+def asked_for(known: Snapshot, waiting: Set[str] = frozenset()) -> list[Request]:
     assert known.resctrl is not None
-    return planner_requests.make(known.resctrl, known.vms.values(), known.topology, backoff or Backoff(1.0, 2.0))
-
-
-def failed() -> Backoff:
-    backoff = Backoff(1.0, 2.0)
-    backoff.fail(UUID, REFUSED)
-    return backoff
+    return planner_requests.make(known.resctrl, known.vms.values(), known.topology, waiting)
 
 
 def wanting(**changes: Any) -> Snapshot:
@@ -60,7 +52,7 @@ def test_a_vm_that_may_run_nowhere_known_pays_on_every_cache() -> None:
 
 
 def test_a_vm_for_which_something_failed_asks_for_what_it_has_until_it_is_tried_again() -> None:
-    (found,) = asked_for(wanting(), failed())
+    (found,) = asked_for(wanting(), {UUID})
     assert found.wants == CacheRequest(ways=4), "its group has four ways"
 
 
@@ -69,7 +61,7 @@ def test_a_vm_without_a_group_asks_for_nothing_until_it_is_tried_again() -> None
     assert known.resctrl is not None
     groups = tuple(group for group in known.resctrl.layout.groups if group.name != GROUP)
     alone = replace(known, resctrl=replace(known.resctrl, layout=Layout(groups)))
-    assert asked_for(alone, failed()) == []
+    assert asked_for(alone, {UUID}) == []
 
 
 def test_a_member_of_a_class_stays_there_until_it_is_tried_again() -> None:
@@ -79,5 +71,5 @@ def test_a_member_of_a_class_stays_there_until_it_is_tried_again() -> None:
     known = with_record(known, request=FlavorRequest(wants=shared, asked=shared))
     assert known.resctrl is not None
     groups = tuple(group for group in known.resctrl.layout.groups if group.name != GROUP)
-    (found,) = asked_for(replace(known, resctrl=replace(known.resctrl, layout=Layout(groups))), failed())
+    (found,) = asked_for(replace(known, resctrl=replace(known.resctrl, layout=Layout(groups))), {UUID})
     assert found.wants == shared

@@ -33,7 +33,7 @@ class TestGuards:
         name = vm_group(uuid(1))
         found = look(kernel, [])
         assert found.prepare[0] == SetExclusive(name, False)
-        assert found.prepare[1:] == (WriteMasks("", ways({0: 0x7FF})), WriteMasks(name, ways({0: 0x7FF})))
+        assert found.prepare[1:] == (WriteMasks(name, ways({0: 0x7FF})), WriteMasks("", ways({0: 0x7FF})))
         assert found.retire == (RemoveGroup(name),)
 
     def test_no_guard_where_an_l2_overlaps_or_the_operator_wants_none(self) -> None:

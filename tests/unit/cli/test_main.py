@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api.fake_agent import FakeAgent
-from vmqos.cli import main
+from vmqos.cli import app
 from vmqos.version import version
 
 COMMANDS = [
@@ -47,7 +47,7 @@ COMMANDS = [
 
 
 def test_every_command_is_an_entry_point_that_loads() -> None:
-    found = {point.name.replace("_", " "): point.load() for point in entry_points(group=main.NAMESPACE)}
+    found = {point.name.replace("_", " "): point.load() for point in entry_points(group=app.NAMESPACE)}
     assert sorted(found) == COMMANDS
 
 
@@ -239,6 +239,27 @@ def test_an_interrupt_while_commands_are_looked_for_is_no_traceback(run: Run, mo
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "CommandManager", interrupt)
+    monkeypatch.setattr(app, "CommandManager", interrupt)
     ran = run("vm", "list")
     assert (ran.status, ran.out, ran.err) == (130, "", "")
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, *_):
+        if name.partition(".")[0] == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+from vmqos.cli.main import main
+sys.exit(main(["vm", "list"]))
+"""
+
+
+@pytest.mark.parametrize("library", ["argparse", "cliff", "logging"])
+def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(library: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, library], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

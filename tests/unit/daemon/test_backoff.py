@@ -34,11 +34,11 @@ def test_what_is_known_to_be_over_soon_is_tried_as_often(backoff: Backoff) -> No
 
 def test_a_key_waits_until_its_time_has_come(backoff: Backoff, clock: Clock) -> None:
     backoff.fail("vm", REFUSED)
-    assert backoff.waits("vm") and not backoff.is_due("vm") and not backoff.due()
+    assert backoff.waits("vm") and not backoff.is_due("vm") and not backoff.due() and backoff.waiting() == {"vm"}
     failure = backoff.get("vm")
     assert failure is not None and backoff.seconds_until(failure) == backoff.next_due() == 1.0
     clock.now += 1.0
-    assert not backoff.waits("vm") and backoff.is_due("vm") and backoff.due() == {"vm"}
+    assert not backoff.waits("vm") and backoff.is_due("vm") and backoff.due() == {"vm"} and not backoff.waiting()
     assert not backoff.is_due("another"), "it has not failed"
     assert backoff.seconds_until(failure) == 0.0
 

@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from tests.unit.doc.pages import CHECKOUT, shell_lines, written
-from vmqos.cli.main import VmqosApp
+from vmqos.cli.app import VmqosApp
 
 SETUP = configparser.ConfigParser()
 SETUP.read(CHECKOUT / "setup.cfg")

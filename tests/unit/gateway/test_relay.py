@@ -78,6 +78,16 @@ def test_the_metrics_are_answered_in_the_format_that_the_client_asks_for(path: s
     assert ask(socket, path, "HEAD") == (status, headers, b"")
 
 
+def test_what_scrapes_the_metrics_may_add_parameters_of_its_own(socket: str) -> None:
+    assert ask(socket, "/metrics", query="collect%5B%5D=vm&target=compute") == ask(socket, "/metrics")
+
+
+def test_how_the_gateway_fares_is_asked_for_without_a_parameter(agent: Agent, socket: str) -> None:
+    status, _, body = ask(socket, "/v1/health", query="verbose")
+    assert status == "400 Bad Request" and not agent.asked
+    assert error_of(body) == "there is no parameter 'verbose' here, but none at all"
+
+
 @pytest.mark.parametrize(
     ("path", "query", "asked"),
     [

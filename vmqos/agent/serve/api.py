@@ -43,6 +43,14 @@ FLAVORS = "/v1/flavors/"
 TRIALS = "/v1/trials/"
 SIZES = "/v1/sizes"
 
+FLAVOR_PARAMETERS = ("spec", "error", "process")
+TRIAL_PARAMETERS = (
+    "key",
+    *(key.name for key in (extra_specs.WAYS, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)),
+    contract.MAY_FILL_FEWER,
+)
+SIZE_PARAMETERS = ("pid", "ways", "at_least", "counted", "steady", "curve")
+
 LONGEST_KEY = 64
 """Characters of a client's name for a trial."""
 
@@ -163,10 +171,12 @@ class Api:
             return self._take_size(environ, path.removeprefix(f"{SIZES}/"))
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise _Answer("405 Method Not Allowed", "here, this API only answers GET: nothing can be changed")
-        route = self._routes.get(path)
+        route, query = self._routes.get(path), environ.get("QUERY_STRING", "")
         if route is not None:
-            return route(parse_qs(environ.get("QUERY_STRING", "")))
+            _only(query, contract.TAKEN_BY.get(path, ()))
+            return route(parse_qs(query))
         if path.startswith("/v1/vms/"):
+            _only(query, ())
             return self._vm(path.removeprefix("/v1/vms/"))
         known = ", ".join((*self._routes, "/v1/vms/<uuid>"))
         raise _Answer("404 Not Found", f"there is no {path[:80] or '/'} here, but {known}")
@@ -213,6 +223,7 @@ class Api:
         return known[1]
 
     def _take_flavor(self, uuid: str, text: str) -> contract.Taken:
+        _only(text, FLAVOR_PARAMETERS)
         query = parse_qs(text, keep_blank_values=True)
         specs = dict(spec.partition("=")[::2] for spec in query.get("spec", []))
         error = query.get("error", [""])[0][:ERROR_MOST]
@@ -230,6 +241,7 @@ class Api:
         method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""))
         if method not in ("PUT", "DELETE"):
             raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
+        _only(environ.get("QUERY_STRING", ""), TRIAL_PARAMETERS)
         key, running = query.get("key", [""])[-1], self._agent.trials
         if not 0 < len(key) <= LONGEST_KEY:
             raise _Answer(
@@ -253,6 +265,7 @@ class Api:
             raise _Answer("403 Forbidden", f"only root may tell how many ways a VM needs, and {client} is not root")
         if self._sizes is None:
             raise _Answer("404 Not Found", "how many ways VMs need is not remembered here")
+        _only(environ.get("QUERY_STRING", ""), SIZE_PARAMETERS)
         try:
             self._sizes.take(uuid, parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True))
         except BadSize as error:
@@ -347,6 +360,12 @@ def _encoded(body: object) -> bytes:
     except UnicodeEncodeError:
         # A foreign group may have a name that is no UTF-8, which json writes as it is (RFC 8259, section 8.2).
         return json.dumps(body).encode()
+
+
+def _only(query: str, known: Sequence[str]) -> None:
+    """Refuse a parameter that is not known: one that is misspelt would be ignored."""
+    if wrong := contract.unknown_parameter(query, known):
+        raise _Answer("400 Bad Request", wrong)
 
 
 def _series(query: dict[str, list[str]]) -> frozenset[str] | None:

@@ -16,7 +16,6 @@ from vmqos.agent.trial import Trial, TrialRefused, Trials
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState, Request
 from vmqos.allocation.rights.claims import bandwidth
-from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
@@ -94,7 +93,7 @@ def _why_not(record: VmRecord, ways: int | None, *, may_fill_fewer: bool) -> str
 def _what_it_costs(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, made: Trial) -> str:
     """Why the trial can't be had, or which other VM would have less for it; empty where it costs nothing."""
     tried = replace(record, request=trial.applied(record.request, record.observed.vm, made))
-    wanted = planner_requests.make(resctrl, [tried], snapshot.topology, Backoff(1.0, 1.0))
+    wanted = planner_requests.make(resctrl, [tried], snapshot.topology)
     theirs = {record.uuid, *(one.uuid for one in wanted)}
     found = _plan(snapshot, resctrl, [*(one for one in snapshot.requests if one.uuid not in theirs), *wanted])
     given = found.allocations[record.uuid]

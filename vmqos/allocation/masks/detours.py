@@ -131,11 +131,17 @@ def _asides_of_owner(progress: Progress, name: str, cache: int, place: int) -> I
 
 
 def _enough(progress: Progress, name: str, cache: int, ways: int) -> int:
-    """The largest mask within the ways, for a group that shares; 0 if it is smaller than the group needs."""
-    cache_ways = progress.inputs.cache_ways[cache]
+    """The largest mask within the ways, for a group that shares; 0 if it is smaller than the group needs.
+
+    A VM that is to have ways alone gets no more than these: a mask that leaves the default group no place would be
+    taken for no grant if the agent were killed then (:mod:`vmqos.allocation.rights.earlier`).
+    """
+    cache_ways, goal = progress.inputs.cache_ways[cache], progress.target.masks[name][cache]
     if (length := cache_ways.largest(ways)) < progress.least(name, cache):
         return 0
-    return cache_ways.best_part(ways, length, (progress.target.masks[name][cache], progress.masks[name].get(cache, 0)))
+    if (name, cache) in progress.target.own:
+        length = min(length, goal.bit_count())
+    return cache_ways.best_part(ways, length, (goal, progress.masks[name].get(cache, 0)))
 
 
 def _elsewhere(progress: Progress, name: str, cache: int, place: int) -> int:

@@ -94,19 +94,28 @@ def _follow(progress: Progress, cache: int, writes: Sequence[tuple[str, int]]) -
 
 def _next_write(progress: Progress) -> tuple[str, dict[int, int]] | None:
     """A group, and its masks that can be written now; ``None`` where no group has any."""
-    best: tuple[bool, bool] | None = None
+    best: tuple[bool, bool, bool] | None = None
     found: tuple[str, dict[int, int]] | None = None
     for name in progress.order:
         if progress.waits(name):
             continue
         missing, now = progress.missing[name], progress.masks.get(name)
         ready = {cache: mask for cache, mask in missing.items() if not progress.in_the_way(name, cache, mask)}
+        if name == DEFAULT_GROUP and now is not None:
+            shorter = {
+                cache: mask for cache, mask in ready.items() if mask.bit_count() <= now.get(cache, 0).bit_count()
+            }
+            ready = shorter or ready
         part = len(ready) < len(missing)
         if ready and (now is not None or not part):
             has = now or {}
             grows = any(mask.bit_count() > has.get(cache, 0).bit_count() for cache, mask in ready.items())
-            if best is None or (grows, part) < best:
-                best, found = (grows, part), (name, ready)
+            # The default group shrinks before and grows after the groups that only have what it has. So these have all
+            # of its ways at every moment, and an agent that starts anew sees that this is no grant
+            # (vmqos.allocation.rights.earlier).
+            rank = grows, grows and name == DEFAULT_GROUP, part
+            if best is None or rank < best:
+                best, found = rank, (name, ready)
     return found
 
 

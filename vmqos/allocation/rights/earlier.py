@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmqos.allocation import caches
+from vmqos.allocation.cache_ways import union
 from vmqos.allocation.planner_input import PlannerInput
-from vmqos.group_names import DEFAULT_GROUP
+from vmqos.group_names import DEFAULT_GROUP, Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ def of_vm(inputs: PlannerInput, group: str, cache: int, asked: int, held: Mappin
     * Both masks have every way, as after a cache came online (``domain_setup_ctrlval`` in the kernel's resctrl).
     * The group was just created, and ``mkdir`` made its mask.
 
+    None of them is one where the mask leaves the default group no place: then it is the default group's own mask of
+    before, and an agent was killed after it had written one of the two masks and before it wrote the other.
+
     :param asked: how many ways it is to get.
     :param held: the ways that are its own now, by cache.
     """
@@ -56,6 +60,8 @@ def of_vm(inputs: PlannerInput, group: str, cache: int, asked: int, held: Mappin
     )
     if not cache_ways.legal(mask) or (mask == default != cache_ways.every and mask.bit_count() != asked):
         return NONE
+    if mask != cache_ways.every and not _leaves_a_place(inputs, group, cache):
+        return NONE
     if mask == cache_ways.every or mask.bit_count() != asked:
         # A VM has equally many ways on all caches of a level, because its grant grows on all of them or on none. But an
         # agent that knows the group, and has not seen it here, may have made it while the cache was offline.
@@ -64,6 +70,19 @@ def of_vm(inputs: PlannerInput, group: str, cache: int, asked: int, held: Mappin
         if elsewhere:
             return EarlierGrant(min(asked, *elsewhere), guessed=bool(known))
     return EarlierGrant(min(asked, mask.bit_count()), guessed=True)
+
+
+def _leaves_a_place(inputs: PlannerInput, group: str, cache: int) -> bool:
+    """Whether the default group could have had a legal mask beside a VM's mask and those that other VMs have alone.
+
+    It had one when the VM's mask was granted (rule 2). Foreign groups and the operator's reservations count as places:
+    they may have come since.
+    """
+    masks, default = inputs.masks, inputs.masks[DEFAULT_GROUP].get(cache, 0)
+    others = (masks[name].get(cache, 0) for name in inputs.names[Owner.VM] if name != group)
+    taken = masks[group].get(cache, 0) | union(mask for mask in others if not mask & default)
+    cache_ways = inputs.cache_ways[cache]
+    return cache_ways.largest(cache_ways.every & ~taken) >= cache_ways.fewest
 
 
 def of_class(inputs: PlannerInput, group: str, cache: int, cap: int) -> EarlierGrant:

@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from vmqos.cli import exceptions, settings
 from vmqos.cli.help_text import Documented
@@ -30,6 +30,8 @@ MOST_BYTES = "64M"
 LEAST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two questions; in between, it is the agent's own interval."""
 
+STANDARD_OUTPUT = "-"
+
 _BAR = 30
 
 
@@ -45,13 +47,15 @@ class Record(Documented):
 
     It ends after --seconds, with Ctrl-C, or when the file has --max-size bytes, and then says what is in the file.
     However it ends, a full disk included, the file can be replayed ('vmqos replay'). Each line is an object in JSON.
-    Only its owner may read it. A file that is there already is never written to.
+    Only its owner may read it. A file that is there already is never written to. With -o - it goes to standard output,
+    and what is said of it to standard error.
 
     For example::
 
         vmqos record
         vmqos record --seconds 0 -o verdict.jsonl
         vmqos record --seconds 3600 --max-size 1G --names
+        vmqos record --seconds 0 -o - | gzip >verdict.jsonl.gz
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -68,7 +72,8 @@ class Record(Documented):
             "-o",
             "--output",
             metavar="FILE",
-            help="the file, which must not be there yet; vmqos-record-TIME.jsonl in this directory unless given",
+            help="the file, which must not be there yet, or - for standard output; vmqos-record-TIME.jsonl in this "
+            "directory unless given",
         )
         parser.add_argument(
             "--max-size",
@@ -82,6 +87,9 @@ class Record(Documented):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Ask the agent again and again, and write down what it tells."""
+        if parsed_args.output == STANDARD_OUTPUT and self.app.stdout.isatty():
+            problem = "-o - is for a pipe or a file, and standard output is a terminal"
+            raise exceptions.NotTogether(problem=problem, command="record")
         agent = settings.agent(self.app.options)
         interval = ask.verdicts(agent)["interval"]
         if not interval:
@@ -90,7 +98,8 @@ class Record(Documented):
         series = Series(called, parsed_args.names)
         first, header = ask.samples(agent), Header(interval, agent.health()["version"])
         path = parsed_args.output or time.strftime("vmqos-record-%Y%m%d-%H%M%S.jsonl", time.gmtime())
-        with File(path, parsed_args.max_size) as file:
+        most = parsed_args.max_size
+        with Pipe(self.app.stdout.buffer, most) if path == STANDARD_OUTPUT else File(path, most) as file:
             file.write(recording.header_line(header))
             progress = Progress(self.app.stderr, self.app.options.no_color, parsed_args.seconds)
             try:
@@ -136,7 +145,8 @@ class Record(Documented):
 
     def _say(self, file: File, interval: float, series: Series) -> None:
         """What is in the file, and who is who in it."""
-        tell, path = self.app.stdout.write, neutralise(shlex.quote(file.path))
+        tell = (self.app.stderr if isinstance(file, Pipe) else self.app.stdout).write
+        path = "What was written" if isinstance(file, Pipe) else neutralise(shlex.quote(file.path))
         events = "with hardware events" if series.is_counted else "without hardware events"
         samples = f"{count_of(file.sweeps, 'sample')} of {interval:g} s of {count_of(len(series.keys))}"
         tell(f"{path} has {samples}, {events}: {units.size(file.size)}.\n")
@@ -150,7 +160,7 @@ class Record(Documented):
                 tell(f"  {key} is {series.called.get(uuid) or neutralise(uuid)}\n")
             for flavor, key in series.flavors.items():
                 tell(f"  {key} is {neutralise(flavor)}\n")
-        tell(f"See what it says with 'vmqos replay {path}'.\n")
+        tell(f"See what it says with 'vmqos replay {'FILE' if isinstance(file, Pipe) else path}'.\n")
 
 
 class Series:
@@ -222,6 +232,9 @@ class File:
         self.size = self.sweeps = 0
         self._most = most
         self._lines = recording.Lines()
+        self._open(path)
+
+    def _open(self, path: str) -> None:
         try:
             # Not what another user laid there: a file that is there, or a link to one, is refused.
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -265,14 +278,19 @@ class File:
             raise self._unusable(f"the agent told what can't be recorded: {error}") from error
         if len(line) > recording.LONGEST_LINE:
             raise self._unusable(f"the agent told more than {recording.LONGEST_LINE} bytes at once")
-        rest = memoryview(line)
         try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            self._put(line)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             self._cut()
             raise self._unusable(error.strerror or str(error)) from error
         self.size += len(line)
+
+    def _put(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
 
     def _cut(self) -> None:
         """Take away what was begun and not ended."""
@@ -280,6 +298,31 @@ class File:
 
     def _unusable(self, problem: str) -> exceptions.UnusableFile:
         return exceptions.UnusableFile(path=neutralise(self.path), problem=neutralise(problem))
+
+
+class Pipe(File):
+    """Standard output in the place of a file. A line that was begun is ended by the stream, when Python ends at last.
+
+    :param stream: where the lines go.
+    :raises BrokenPipeError: where nobody reads them any more.
+    """
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        self._stream = stream
+        super().__init__("standard output", most)
+
+    def _open(self, path: str) -> None:
+        """It is open already."""
+
+    def __exit__(self, *error: object) -> None:
+        """It stays open."""
+
+    def _put(self, line: bytes) -> None:
+        self._stream.write(line)
+        self._stream.flush()
+
+    def _cut(self) -> None:
+        """It can't be taken away."""
 
 
 class Progress:

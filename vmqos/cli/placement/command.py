@@ -204,8 +204,9 @@ class Withdraw(Documented):
     (provider_yaml), the file is changed, and nova-compute has to be restarted to read it. Where it has neither, there
     is nothing to do.
 
-    While the agent runs it is refused: the agent would tell Placement otherwise. systemd runs this command when the
-    agent has been away for ten minutes (vmqos-withdraw.timer), and 'vmqos reset' does the same.
+    While the agent runs it is refused: the agent would tell Placement otherwise. --dry-run, which changes nothing, is
+    not. systemd runs this command when the agent has been away for ten minutes (vmqos-withdraw.timer), and
+    'vmqos reset' does the same.
 
     For example::
 
@@ -224,7 +225,7 @@ class Withdraw(Documented):
         from vmqos.host.single_instance import is_running
 
         conf = settings.configuration(self.app.options)
-        if is_running(conf.resctrl.path):
+        if not parsed_args.dry_run and is_running(conf.resctrl.path):
             raise exceptions.AgentTellsPlacement()
         done = withdraw.perform(conf, dry_run=parsed_args.dry_run)
         line = "Nothing to do: the agent tells neither Placement nor nova-compute." if done is None else done.line

@@ -19,6 +19,7 @@ from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
+from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import NotMounted
 from vmqos.telemetry import rates
 
@@ -40,6 +41,39 @@ def plan(*specs: str) -> tuple[str, dict[str, Any]]:
 def test_a_plan_with_one_key_twice_is_refused_and_the_key_is_named(second: str) -> None:
     text = f"'hw:cache_ways' is given twice, as 'hw:cache_ways=2' and as {second!r}: a flavor has one value for a key"
     assert plan("hw:cache_ways=2", "hw:cache_policy=shared", second) == ("400 Bad Request", {"error": text})
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "text"),
+    [
+        ("/v1/vms", "state=kept", "there is no parameter 'state' here, but none at all"),
+        ("/v1/vms/", "state", "there is no parameter 'state' here, but none at all"),
+        ("/v1/vms/some", "tasks=", "there is no parameter 'tasks' here, but none at all"),
+        ("/v1/plan", "specs=hw:cache_ways%3D2", "there is no parameter 'specs' here, but spec"),
+        ("/v1/events", "after=1&since=2", "there is no parameter 'since' here, but after, epoch, wait"),
+        ("/v1/telemetry", f"newest=1&{'n' * 99}", f"there is no parameter {'n' * 40!r} here, but newest"),
+        (
+            "/v1/telemetry/history",
+            "second=60&vm=a",
+            "there is no parameter 'second' here, but seconds, resolution, vm, series",
+        ),
+    ],
+)
+def test_a_parameter_that_would_be_ignored_is_refused_and_named_with_those_that_are_known(
+    path: str, query: str, text: str
+) -> None:
+    api = Api(SimpleNamespace(snapshot=Snapshot()), None, LiveReads())  # type: ignore[arg-type]
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query}
+    (content,) = api(environ, lambda status, headers: told.append(status))
+    assert (told, json.loads(content)) == (["400 Bad Request"], {"error": text})
+
+
+def test_all_that_has_parameters_is_asked_for_by_a_path_that_is_there() -> None:
+    agent = SimpleNamespace()
+    neighbours = SimpleNamespace(samples=None, verdicts=None)
+    api = Api(agent, None, LiveReads(), neighbours=neighbours)  # type: ignore[arg-type]
+    assert contract.TAKEN_BY.keys() <= api._routes.keys()
 
 
 def test_a_plan_with_several_keys_is_understood() -> None:
@@ -86,7 +120,7 @@ def telemetry(query: str, counters: Any) -> tuple[str, dict[str, Any]]:
     return told[0], json.loads(content)
 
 
-@pytest.mark.parametrize("query", ["", "newest=0", "newest=", "other=1"])
+@pytest.mark.parametrize("query", ["", "newest=0", "newest="])
 def test_the_counters_of_the_last_regular_look_are_told_with_bandwidths(query: str) -> None:
     _, told = telemetry(query, Counters())
     assert told["vms"]["u"]["totals"]["llc_occupancy"] == 4096

@@ -130,6 +130,7 @@ def test_the_gateways_socket_takes_no_trial(play: Play) -> None:
         ("key=k&hw:mem_bandwidth_percent=95", 409, "no limit on this host"),
         ("key=k&hw:mem_bandwidth_mbps=5000", 409, "limits memory bandwidth in per cent"),
         ("key=k", 409, "there is no such trial"),
+        ("key=k&may_fill_fever=true", 400, "there is no parameter 'may_fill_fever' here, but key, hw:cache_ways, "),
     ],
 )
 def test_a_question_that_can_not_be_is_refused_with_what_is_allowed(

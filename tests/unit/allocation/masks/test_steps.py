@@ -149,6 +149,13 @@ def test_the_default_group_has_its_floor_on_every_detour() -> None:
     ]
 
 
+def test_the_default_group_shrinks_before_and_grows_after_a_group_that_only_has_what_it_has() -> None:
+    now, goal = (0b11110000, 0b11000000), (0b11000000, 0b11110000)
+    found = inputs({"": now, A: now}, 8)
+    steps = shown(prepare(found, target(found, {"": goal, A: goal})))
+    assert steps == ["default=11000000", "A=11000000;11110000", "default=11110000"]
+
+
 def test_guards_come_off_first_and_go_on_last() -> None:
     start = inputs({"": 0b11110000, A: 0b00000011})
     goal = target(start, {"": 0b11110000, A: 0b00000111}, guarded=frozenset({A}))
@@ -158,7 +165,7 @@ def test_guards_come_off_first_and_go_on_last() -> None:
     kernel.exclusive = {A}
     guarded = read_input(kernel.capabilities, kernel.layout(), Policy())
     goal = target(guarded, {"": 0b11111111, A: 0b11111111})
-    assert shown(prepare(guarded, goal)) == ["A free", "default=11111111", "A=11111111"]
+    assert shown(prepare(guarded, goal)) == ["A free", "A=11111111", "default=11111111"]
 
 
 def test_guards_that_keep_every_write_out_of_a_cache_come_off_and_on_again() -> None:

@@ -200,6 +200,51 @@ def test_a_newcomer_is_not_taken_for_one_that_had_something_by_an_agent_that_kno
     assert found[2].state is PENDING and B not in agent.kernel.masks
 
 
+PINNED = request(1, 6, caches=[1], arrival=1)
+UNPINNED = request(1, 6, caches=[0, 1], arrival=1)
+LARGE = request(2, 4, caches=[1])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param([LARGE], [PINNED, LARGE, request(3, 2, caches=[1])], id="it has nothing, and a VM comes"),
+        pytest.param([LARGE, request(3, 2, caches=[1])], [PINNED, LARGE], id="it has nothing, and a VM goes"),
+        pytest.param([LARGE], [UNPINNED, LARGE, request(3, 2, caches=[1])], id="it has a part, and a VM comes"),
+        pytest.param([LARGE, request(3, 2, caches=[1])], [UNPINNED, LARGE], id="it has a part, and a VM goes"),
+    ],
+)
+def test_a_mask_that_was_the_default_groups_before_an_agent_was_killed_is_no_grant(
+    before: list[Request], after: list[Request]
+) -> None:
+    kernel = Kernel(machine(8, (0, 1)))
+    Agent(kernel).passes([request(1, 6, caches=[0]), *before])
+    undisturbed = Agent(kernel.copy()).passes(after)
+    found = plan(kernel.capabilities, kernel.layout(), after, UNGUARDED)
+    for count in range(1, len(found.prepare) + len(found.retire)):
+        killed = kernel.copy()
+        follow(killed, after, UNGUARDED, found, count)
+        assert Agent(killed).passes(after) == undisturbed, f"killed after step {count}"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("floor", [2, 3])
+def test_a_vm_that_steps_aside_when_a_cache_came_online_is_seen_to_have_had_something(floor: int, sparse: bool) -> None:
+    policy = replace(UNGUARDED, default_ways_min=floor)
+    kernel = Kernel(machine(9, sparse=sparse))
+    after = [request(1, 4), request(2, 1), request(3, 3)]
+    Agent(kernel, policy).passes(after[1:])
+    kernel.come_online(0)
+    undisturbed = Agent(kernel.copy(), policy).passes(after)
+    assert [undisturbed[number].state for number in (1, 2, 3)] == [PENDING, KEPT, KEPT]
+    found = plan(kernel.capabilities, kernel.layout(), after, policy)
+    for count in range(1, len(found.prepare)):
+        killed = kernel.copy()
+        follow(killed, after, policy, found, count)
+        states = [verdict.state for verdict in Agent(killed, policy).passes(after).values()]
+        assert states == [PENDING, KEPT, KEPT], f"killed after step {count}"
+
+
 class TestEvidence:
     """What the layout alone tells."""
 
@@ -223,11 +268,22 @@ class TestEvidence:
             ),
             pytest.param(0x7FF, 0x7FF, 11, EarlierGrant(11, guessed=True), id="every way, and as many are asked for"),
             pytest.param(0x7FF, 0, 6, NONE, id="no mask"),
+            pytest.param(0x00F, 0x3FF, 6, EarlierGrant(6, guessed=True), id="one that leaves one way"),
+            pytest.param(0x400, 0x7FE, 11, EarlierGrant(10, guessed=True), id="one that leaves another way"),
         ],
     )
     def test_of_a_vms_mask_that_is_not_its_own(self, default: int, mask: int, asked: int, found: EarlierGrant) -> None:
         inputs = self.seen({"": {0: default}, A: {0: mask}})
         assert earlier_grants.of_vm(inputs, A, 0, asked, {}) == found
+
+    @pytest.mark.parametrize(
+        ("default", "mask", "asked"), [(0x00F, 0x07F, 9), (0x00F, 0x07F, 7), (0x07F, 0x07F, 7), (0x078, 0x07F, 5)]
+    )
+    def test_a_mask_beside_which_the_default_group_could_have_had_none_is_no_grant(
+        self, default: int, mask: int, asked: int
+    ) -> None:
+        inputs = self.seen({"": {0: default}, A: {0: mask}, B: {0: 0x780}})
+        assert earlier_grants.of_vm(inputs, A, 0, asked, {}) == NONE
 
     def test_what_it_has_on_another_cache_tells_what_it_had_here(self) -> None:
         inputs = self.seen({"": {0: 0x7F8, 1: 0x7FF}, A: {0: 0x7, 1: 0x7FF}}, (0, 1))

@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,38 @@ def test_the_file_is_bounded_in_bytes(agent: FakeAgent, run: Run, clock: list[fl
     assert 65536 - 600 < Path("out.jsonl").stat().st_size <= 65536
     assert lines("out.jsonl")[-1]["time"] < 399
     assert run("record", "--max-size", "2G").status == 2
+
+
+def test_a_dash_is_standard_output_and_the_words_are_told_elsewhere(agent: FakeAgent, run: Run) -> None:
+    told.serve(agent, HOST, HISTORY)
+    ran = run("record", "--seconds", "0", "-o", "-")
+    assert ran.status == 0 and not list(Path().iterdir())
+    assert run("record", "--seconds", "0", "-o", "out.jsonl").status == 0
+    assert ran.out == Path("out.jsonl").read_text()
+    assert ran.err.startswith("What was written has 40 samples of 1 s of 3 VMs, with hardware events: ")
+    assert "  vm-1 is web-1\n" in ran.err and "'vmqos replay FILE'" in ran.err
+
+
+def test_a_terminal_is_sent_no_recording(agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told.serve(agent, HOST, HISTORY)
+    monkeypatch.setattr("vmqos.cli.app.VmqosApp._set_streams", _as_in_a_terminal)
+    ran = run("record", "--seconds", "0", "-o", "-")
+    assert (ran.status, ran.out) == (2, "") and not list(Path().iterdir())
+    assert "-o - is for a pipe or a file, and standard output is a terminal; see 'vmqos help record'" in ran.err
+
+
+def _as_in_a_terminal(app: Any, *streams: Any) -> None:
+    app.stdin, app.stdout, app.stderr = sys.stdin, Stream(), sys.stderr
+
+
+def test_a_reader_of_standard_output_that_leaves_early_is_told_by_the_status(agent: FakeAgent) -> None:
+    told.serve(agent, HOST, HISTORY)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "vmqos.cli.main", "record", "--seconds", "0", "-o", "-"]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert ended.returncode == 141 and b"Traceback" not in ended.stderr
 
 
 def test_an_agent_that_is_away_for_a_while_is_told_and_asked_again(
