@@ -12,8 +12,8 @@ from vmqos.telemetry.hardware_events import NAMES
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
 MOST = 120
-"""Samples of each VM: four minutes at the usual interval. Each takes 8 bytes for the bandwidth, 8 for each cache, and
-32 where hardware events are counted: 7 kB a VM on two caches, 28 kB on 24."""
+"""Samples of each VM: four minutes at the usual interval. Each takes 4 bytes for the bandwidth, 4 for each cache, and
+16 where hardware events are counted: 3 kB a VM on two caches, 14 kB on 24."""
 
 BANDWIDTH = "bandwidth"
 
