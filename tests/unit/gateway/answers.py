@@ -9,7 +9,7 @@ from typing import Any, cast
 from vmqos.agent.serve.counters import Counters
 from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.local_api import contract
-from vmqos.telemetry import Snapshot, rates
+from vmqos.telemetry import Snapshot
 
 HEALTH: contract.Health = {
     "status": "ok",

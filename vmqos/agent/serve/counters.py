@@ -45,7 +45,7 @@ class Counters:
         :param found: the bandwidths since an earlier look, by UUID; ``None`` where there is no earlier one.
         :param measured: the last bandwidths of VMs that wait for hardware counters, by UUID.
         """
-        vms = self._of_columns(snapshot, found)
+        vms = None if measured else self._of_columns(snapshot, found)
         if vms is None:
             vms = {
                 uuid: _vm(vm, rate(None, vm) if found is None else found[uuid], measured.get(uuid))
@@ -87,9 +87,7 @@ class Counters:
                 "rates": of_vm,
                 "rates_missing": missing,
             }
-            for uuid, caches, of_all, of_vm in zip(
-                columns.uuids, by_cache, _rows(EVENTS, totals), rates, strict=True
-            )
+            for uuid, caches, of_all, of_vm in zip(columns.uuids, by_cache, _rows(EVENTS, totals), rates, strict=True)
         }
 
 
