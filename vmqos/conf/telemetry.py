@@ -21,8 +21,8 @@ OPTIONS = [
         default=600.0,
         min=0.0,
         max=86400.0,
-        help="How many seconds of each VM's readings are kept for the page. A VM takes 32 bytes for each look, 24 "
-        "more where the agent may count hardware events, and 32 more where the processor's packages count.",
+        help="How many seconds of each VM's readings are kept for the page. A VM takes 16 bytes for each look, 12 "
+        "more where the agent may count hardware events, and 16 more where the processor's packages count.",
     ),
     cfg.IntOpt(
         "minutes",

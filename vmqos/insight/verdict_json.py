@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from vmqos.insight.model import Insight, VmVerdict
+from vmqos.insight.model import Insight, PairVerdict, Suffering, VmVerdict
 
 
 def plain(found: Insight) -> dict[str, list[dict[str, Any]]]:
@@ -14,9 +13,14 @@ def plain(found: Insight) -> dict[str, list[dict[str, Any]]]:
 
     A VM's UUID is called ``uuid``.
     """
-    return {"vms": [_vm(verdict) for verdict in found.vms.values()], "pairs": [asdict(pair) for pair in found.pairs]}
+    return {"vms": [_vm(verdict) for verdict in found.vms.values()], "pairs": [_fields(pair) for pair in found.pairs]}
 
 
 def _vm(verdict: VmVerdict) -> dict[str, Any]:
-    fields = asdict(verdict)
-    return {"uuid": fields.pop("vm"), **fields}
+    fields = _fields(verdict)
+    return {"uuid": fields.pop("vm"), **fields, "sufferings": [_fields(one) for one in verdict.sufferings]}
+
+
+def _fields(verdict: VmVerdict | Suffering | PairVerdict) -> dict[str, Any]:
+    # dataclasses.asdict copies each value, which takes as long as much of the judging.
+    return {name: getattr(verdict, name) for name in verdict.__slots__}

@@ -353,18 +353,18 @@ def _point(point: contract.SizePoint) -> str:
 
 
 def _is_deeper(value: object, most: int) -> bool:
-    """Whether there are more than so many lists and objects within each other."""
-    level = [value]
+    """Whether there are more than so many lists and objects within each other; JSON has no other containers."""
+    containers = dict, list
+    level: list[Any] = [value] if type(value) in containers else []
     for _ in range(most + 1):
+        if not level:
+            return False
         level = [
             inside
             for outer in level
-            if isinstance(outer, dict | list)
-            for inside in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inside, dict | list)
+            for inside in (outer.values() if type(outer) is dict else outer)
+            if type(inside) in containers
         ]
-        if not level:
-            return False
     return True
 
 

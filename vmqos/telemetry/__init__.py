@@ -9,21 +9,22 @@ libvirt, and no rights but to read the files::
             print(vm.uuid, vm.totals["llc_occupancy"])
 """
 
-from vmqos.telemetry.bandwidth import Growth, Rates, growth, rates
+from vmqos.telemetry.bandwidth import RateColumns, Rates, rate, rate_columns, rates
 from vmqos.telemetry.model import EVENTS, GroupReading, HostReading, Missing, Reading, Snapshot, VmReading
 from vmqos.telemetry.sweep.sweeper import Sweeper
 
 __all__ = [
     "EVENTS",
     "GroupReading",
-    "Growth",
     "HostReading",
     "Missing",
+    "RateColumns",
     "Rates",
     "Reading",
     "Snapshot",
     "Sweeper",
     "VmReading",
-    "growth",
+    "rate",
+    "rate_columns",
     "rates",
 ]

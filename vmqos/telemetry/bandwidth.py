@@ -9,6 +9,7 @@ from functools import partial
 from operator import sub, truediv
 
 from vmqos.telemetry.model import MBM_LOCAL, MBM_TOTAL, Columns, Missing, Reading, Snapshot, VmReading
+from vmqos.telemetry.sweep.lazy import LazyMapping
 
 UNSEEN = 5.0
 """Seconds between two sweeps up to which no VM can have lost its hardware counters and got others unseen: the turns
@@ -58,23 +59,35 @@ def _without_traffic(found: Rates) -> Rates:
     return replace(found, total=total, local=local, remote=remote)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """What :func:`rates` tells of all VMs, each of which has numbers, as columns in the order of ``uuids``."""
+class RateColumns(LazyMapping[str, Rates]):
+    """What :func:`rates` tells of all VMs, each of which has numbers: as columns, at a small part of the cost.
 
-    uuids: Sequence[str]
-    total: Sequence[float]
-    local: Sequence[float]
-    remote: Sequence[float]
-    seconds: Sequence[float]
+    What it tells of one VM is made when the caller looks at it.
 
-    def rate(self, number: int) -> Rates:
-        """The bandwidth of one VM, by its place among ``uuids``."""
+    :param uuids: the VMs, in the order of the columns.
+    :param total: of each VM, as in :class:`Rates`; so are the others.
+    """
+
+    __slots__ = ("local", "remote", "seconds", "total", "uuids")
+
+    def __init__(
+        self,
+        uuids: Sequence[str],
+        *,
+        total: Sequence[float],
+        local: Sequence[float],
+        remote: Sequence[float],
+        seconds: Sequence[float],
+    ) -> None:
+        super().__init__({uuid: number for number, uuid in enumerate(uuids)}, self._rates)
+        self.uuids, self.total, self.local, self.remote, self.seconds = uuids, total, local, remote, seconds
+
+    def _rates(self, uuid: str, number: int) -> Rates:
         total, local, remote = Reading(self.total[number]), Reading(self.local[number]), Reading(self.remote[number])
         return Rates(total, local, remote, self.seconds[number])
 
 
-def growth(before: Columns | None, after: Columns | None) -> Growth | None:
+def rate_columns(before: Columns | None, after: Columns | None) -> RateColumns | None:
     """The bandwidth of every VM of ``after``; pure. ``None`` where :func:`rates` has to look at each VM."""
     if before is None or after is None or before.groups is not after.groups or not after.caches:
         return None
@@ -93,7 +106,7 @@ def growth(before: Columns | None, after: Columns | None) -> Growth | None:
     total, local = (list(map(sum, zip(*of, strict=True))) for of in (totals, locals_))
     remote = [max(0.0, one) for one in map(sub, total, local)]
     # A VM's readings are as old as that of the first cache.
-    return Growth(after.uuids, total, local, remote, intervals[0])
+    return RateColumns(after.uuids, total=total, local=local, remote=remote, seconds=intervals[0])
 
 
 def rate(before: VmReading | None, after: VmReading) -> Rates:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from vmqos.agent.serve import counters
+from vmqos.agent.serve.counters import Counters
 from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.local_api import contract
-from vmqos.telemetry import Snapshot, rates
+from vmqos.telemetry import Snapshot
 
 HEALTH: contract.Health = {
     "status": "ok",
@@ -189,7 +189,7 @@ TOLD = Answers(
 
 def telemetry(found: Snapshot, age: float = 0.0, interval: float = 2.0) -> contract.Telemetry:
     """A look at the counters, as it comes over the socket."""
-    told = {**counters.telemetry(found, rates(found, found), interval), "age_seconds": age}
+    told = {**Counters().telemetry(found, None, interval), "age_seconds": age}
     return cast(contract.Telemetry, over_the_socket(told))
 
 

@@ -55,7 +55,8 @@ class Columns:
 class History:
     """A ring of samples for each VM; a VM that is gone is forgotten at once.
 
-    :param capacity: how many samples are kept, 0 or more. Each takes 8 bytes for each series of each VM.
+    :param capacity: how many samples are kept, 0 or more. Each takes 4 bytes for each series of each VM: seven
+        digits, as the minutes have.
     :param series: what a sample has.
     """
 
@@ -74,7 +75,7 @@ class History:
             self._series = (*self._series, *(name for name in further if name not in self._series))
             width = len(self._series)
             for uuid, narrow in self._vms.items() if width > before else ():
-                wide = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
+                wide = self._vms[uuid] = array("f", [math.nan]) * (width * self._capacity)
                 for at in range(before):
                     wide[at::width] = narrow[at::before]
 
@@ -89,11 +90,11 @@ class History:
             self._times[slot] = when
             for gone in self._vms.keys() - samples.keys():
                 del self._vms[gone]
-            pack, at = struct.Struct(f"{width}d").pack_into, 8 * width * slot
+            pack, at = struct.Struct(f"{width}f").pack_into, 4 * width * slot
             for uuid, sample in samples.items():
                 ring = self._vms.get(uuid)
                 if ring is None:
-                    ring = self._vms[uuid] = array("d", [math.nan]) * (width * self._capacity)
+                    ring = self._vms[uuid] = array("f", [math.nan]) * (width * self._capacity)
                 try:
                     pack(ring, at, *sample)
                 except struct.error:

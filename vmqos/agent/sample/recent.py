@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from vmqos.agent.sample.history import Columns, History, Sample
-from vmqos.telemetry import Growth, Rates, Snapshot, VmReading
+from vmqos.agent.sample.history import Columns, History
+from vmqos.agent.sample.swept import Column, Swept
 from vmqos.telemetry.hardware_events import NAMES
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
 MOST = 120
-"""Samples of each VM: four minutes at the usual interval. Each takes 8 bytes for the bandwidth, 8 for each cache, and
-32 where hardware events are counted: 7 kB a VM on two caches, 28 kB on 24."""
+"""Samples of each VM: four minutes at the usual interval. Each takes 4 bytes for the bandwidth, 4 for each cache, and
+16 where hardware events are counted: 3 kB a VM on two caches, 14 kB on 24."""
 
 BANDWIDTH = "bandwidth"
 
@@ -34,39 +34,26 @@ class RecentSamples:
         self._history: History | None = None
         self._caches: tuple[int, ...] = ()
 
-    def add(
-        self,
-        now: Snapshot,
-        found: Mapping[str, Rates],
-        counts: Mapping[str, Sequence[float]],
-        grown: Growth | None = None,
-    ) -> None:
+    def add(self, sweep: Swept, counts: Mapping[str, Sequence[float]]) -> None:
         """Remember one sweep.
 
-        :param found: the bandwidths since the sweep before, by UUID.
         :param counts: what the VMs' tasks did a second, by UUID and :data:`vmqos.telemetry.hardware_events.NAMES`.
-        :param grown: what ``found`` tells, as columns, where the sweep has such.
         """
         if not self.interval:
             return
-        caches = tuple(sorted(now.host.caches))
-        if self._history is None or caches != self._caches:
+        if self._history is None or sweep.caches != self._caches:
             # A cache went offline, or came: what was held before can't be laid beside what is held now.
-            series = (BANDWIDTH, *(NAMES if self.counted else ()), *map(held_on, caches))
+            series = (BANDWIDTH, *(NAMES if self.counted else ()), *map(held_on, sweep.caches))
             with self._lock:
-                self._history, self._caches = History(MOST, series), caches
-        missing = (None,) * len(NAMES) if self.counted else ()
-        bandwidth: Iterable[float | None]
-        held: Iterable[Sample]
-        if grown is not None and now.columns is not None:
-            uuids, bandwidth = grown.uuids, grown.total
-            held = zip(*(now.columns.caches[cache][0] for cache in caches), strict=True)
-        else:
-            uuids, bandwidth = list(now.vms), (found[uuid].total.value for uuid in now.vms)
-            held = (_on(vm, caches) for vm in now.vms.values())
-        executed = [counts.get(uuid, missing) if self.counted else missing for uuid in uuids]
-        samples = zip(uuids, bandwidth, executed, held, strict=True)
-        self._history.add(now.wall, {uuid: (moved, *done, *bytes_held) for uuid, moved, done, bytes_held in samples})
+                self._history, self._caches = History(MOST, series), sweep.caches
+        columns = sweep.total, *self._executed(sweep.uuids, counts), *sweep.held
+        self._history.add(sweep.when, dict(zip(sweep.uuids, zip(*columns, strict=True), strict=True)))
+
+    def _executed(self, uuids: Sequence[str], counts: Mapping[str, Sequence[float]]) -> Sequence[Column]:
+        if not self.counted:
+            return ()
+        missing = (None,) * len(NAMES)
+        return list(zip(*(counts.get(uuid, missing) for uuid in uuids), strict=True)) or [()] * len(NAMES)
 
     def columns(self, when: float = 0.0) -> tuple[Columns, tuple[int, ...]]:
         """What was read at ``when`` (seconds since 1970) and later, and of which caches (:func:`held_on`)."""
@@ -78,7 +65,3 @@ class RecentSamples:
 def held_on(cache: int) -> str:
     """What the series is called that has the bytes held on a cache."""
     return f"{LLC_OCCUPANCY} {cache}"
-
-
-def _on(vm: VmReading, caches: Sequence[int]) -> Sample:
-    return tuple(vm.caches[cache][LLC_OCCUPANCY].value if cache in vm.caches else None for cache in caches)

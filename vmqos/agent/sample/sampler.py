@@ -20,6 +20,7 @@ from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, History, Past, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.sample.recent import RecentSamples
+from vmqos.agent.sample.swept import swept
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.package_events import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
@@ -28,15 +29,12 @@ from vmqos.telemetry import (
     Rates,
     Snapshot,
     Sweeper,
-    VmReading,
     descriptors,
-    growth,
     hardware_events,
+    rate_columns,
     rates,
 )
 from vmqos.telemetry.exceptions import SweepFailed, SweepTakesLong
-from vmqos.telemetry.model import LLC_OCCUPANCY
-from vmqos.telemetry.sweep.lazy import LazyMapping
 
 LOG = logging.getLogger(__name__)
 
@@ -336,24 +334,18 @@ class Telemetry:
 
     def _remember(self, now: Snapshot) -> Mapping[str, Rates]:
         before = now if self._sampled is None else self._sampled[0]
-        grown = growth(before.columns, now.columns)
-        found: Mapping[str, Rates]
-        samples: dict[str, Sample]
-        if grown is not None and now.columns is not None:
-            # Each VM has numbers: what of it is shown is made when a client asks.
-            numbers = {uuid: number for number, uuid in enumerate(grown.uuids)}
-            found = LazyMapping(numbers, lambda uuid, number: grown.rate(number))
+        found: Mapping[str, Rates] | None = rate_columns(before.columns, now.columns)
+        if found is not None:
+            # Each VM has numbers.
             self._measured, self._is_waiting = {}, False
-            held = map(sum, zip(*(of_cache[0] for of_cache in now.columns.caches.values()), strict=True))
-            samples = dict(
-                zip(grown.uuids, zip(held, grown.total, grown.local, grown.remote, strict=True), strict=True)
-            )
         else:
             # VMs take turns between two sweeps, so that none passes unseen.
             found = rates(before, now, math.inf)
             self._measured = self._still_measured(now, found)
             self._is_waiting = any(one.total.missing is Missing.UNASSIGNED for one in found.values())
-            samples = {uuid: _remembered(vm, found[uuid]) for uuid, vm in now.vms.items()}
+        sweep = swept(now, found)
+        columns = zip(sweep.occupancy, sweep.total, sweep.local, sweep.remote, strict=True)
+        samples: dict[str, Sample] = dict(zip(sweep.uuids, columns, strict=True))
         counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:
             counts = self._executed()
@@ -362,7 +354,7 @@ class Telemetry:
             unread, uncounted = (None,) * len(SERIES), (None,) * len(EXECUTED)
             uuids = samples.keys() | executed.keys()
             samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
-        self.recent.add(now, found, counts, grown)
+        self.recent.add(sweep, counts)
         if not self._has_packages and not {CORE_ENERGY, CYCLES}.isdisjoint(now.host.events):
             # Whether they count is known only once resctrl was read, and no memory is taken where they do not.
             self._has_packages = True
@@ -373,10 +365,6 @@ class Telemetry:
         self._history.add(now.wall, samples)
         self.minutes.add(now.wall, samples)
         return found
-
-
-def _remembered(vm: VmReading, found: Rates) -> Sample:
-    return vm.totals[LLC_OCCUPANCY].value, found.total.value, found.local.value, found.remote.value
 
 
 def of_packages(found: Rates) -> Sample:

@@ -36,7 +36,6 @@ from vmqos.host import describe
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.telemetry import rates
 from vmqos.visible_text import neutralise
 
 FLAVORS = "/v1/flavors/"
@@ -121,6 +120,7 @@ class Api:
         self._gateways = frozenset(map(bounded_server.user, gateways))
         self._triers = frozenset(map(bounded_server.user, triers))
         self._sizes = sizes
+        self._told_counters = counters.Counters()
         self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
@@ -317,12 +317,11 @@ class Api:
     def _counters(self, query: dict[str, list[str]]) -> contract.Telemetry:
         if query.get("newest") == ["1"]:
             # Bandwidths are known from one regular sweep to the next; here each is told as one that is not known.
-            snapshot = self._telemetry.newest()
-            found = rates(snapshot, snapshot)
+            snapshot, found = self._telemetry.newest(), None
         else:
             snapshot, found = self._telemetry.sampled()
         last = counters.measured(self._telemetry.measured(), time.monotonic())
-        told = counters.telemetry(snapshot, found, self._telemetry.interval, last)
+        told = self._told_counters.telemetry(snapshot, found, self._telemetry.interval, last)
         return {**told, "age_seconds": health_report.age(snapshot.monotonic)}
 
     def _events(self, query: dict[str, list[str]]) -> contract.Events:

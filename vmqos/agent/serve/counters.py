@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters as the JSON values that the API answers with; pure."""
+"""Counters as the JSON values that the API answers with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 
 from vmqos.agent.sample.history import Past
@@ -12,26 +13,94 @@ from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
 from vmqos.agent.sample.sampler import Measured
 from vmqos.group_names import Owner, owner_of
 from vmqos.local_api import contract
-from vmqos.telemetry import GroupReading, HostReading, Rates, Reading, Snapshot, VmReading
+from vmqos.telemetry import (
+    EVENTS,
+    GroupReading,
+    HostReading,
+    Missing,
+    RateColumns,
+    Rates,
+    Reading,
+    Snapshot,
+    VmReading,
+    rate,
+)
 
 
-def telemetry(
-    snapshot: Snapshot,
-    found: Mapping[str, Rates],
-    interval: float,
-    measured: Mapping[str, contract.Measured] = MappingProxyType({}),
-) -> contract.Telemetry:
-    """One look at all counters.
+class Counters:
+    """Tells looks at all counters; what stays the same from one sweep to the next is made once."""
 
-    :param measured: the last bandwidths of VMs that wait for hardware counters, by UUID.
-    """
-    return {
-        "taken_at": snapshot.wall,
-        "interval": interval,
-        "sweep_seconds": snapshot.sweep_seconds,
-        "vms": {uuid: _vm(vm, found[uuid], measured.get(uuid)) for uuid, vm in snapshot.vms.items()},
-        "host": _host(snapshot.host),
-    }
+    def __init__(self) -> None:
+        self._known: tuple[object, Mapping[str, contract.VmTelemetry] | None] = None, None
+
+    def telemetry(
+        self,
+        snapshot: Snapshot,
+        found: Mapping[str, Rates] | None,
+        interval: float,
+        measured: Mapping[str, contract.Measured] = MappingProxyType({}),
+    ) -> contract.Telemetry:
+        """One look at all counters; may be called from any thread.
+
+        :param found: the bandwidths since an earlier look, by UUID; ``None`` where there is no earlier one.
+        :param measured: the last bandwidths of VMs that wait for hardware counters, by UUID.
+        """
+        vms = None if measured else self._of_columns(snapshot, found)
+        if vms is None:
+            vms = {
+                uuid: _vm(vm, rate(None, vm) if found is None else found[uuid], measured.get(uuid))
+                for uuid, vm in snapshot.vms.items()
+            }
+        return {
+            "taken_at": snapshot.wall,
+            "interval": interval,
+            "sweep_seconds": snapshot.sweep_seconds,
+            "vms": vms,
+            "host": _host(snapshot.host),
+        }
+
+    def _of_columns(
+        self, snapshot: Snapshot, found: Mapping[str, Rates] | None
+    ) -> dict[str, contract.VmTelemetry] | None:
+        """The VMs by what columns say; ``None`` where these do not say all that is told."""
+        columns = snapshot.columns
+        if columns is None or not columns.caches or not (found is None or isinstance(found, RateColumns)):
+            return None
+        groups, same = self._known
+        if groups is not columns.groups:
+            same = _same_in_all_sweeps(snapshot.vms)
+            self._known = columns.groups, same
+        if same is None:
+            return None
+        counts = {str(cache): of_cache[: len(EVENTS)] for cache, of_cache in columns.caches.items()}
+        totals = [map(sum, zip(*of_event, strict=True)) for of_event in zip(*counts.values(), strict=True)]
+        rates: Iterable[contract.Counts] = repeat({"total": None, "local": None, "remote": None}, len(columns.uuids))
+        if found is not None:
+            rates = _rows(("total", "local", "remote"), (found.total, found.local, found.remote))
+        by_cache = zip(*(_rows(EVENTS, of_cache) for of_cache in counts.values()), strict=True)
+        missing = {} if found is not None else dict.fromkeys(("total", "local", "remote"), Missing.NO_PREVIOUS.value)
+        return {
+            uuid: {
+                **same[uuid],
+                "caches": dict(zip(counts, caches, strict=True)),
+                "totals": of_all,
+                "rates": of_vm,
+                "rates_missing": missing,
+            }
+            for uuid, caches, of_all, of_vm in zip(columns.uuids, by_cache, _rows(EVENTS, totals), rates, strict=True)
+        }
+
+
+def _same_in_all_sweeps(vms: Mapping[str, VmReading]) -> Mapping[str, contract.VmTelemetry] | None:
+    """What is told of VMs until there are other groups; ``None`` where they have numbers that are in no column."""
+    if any(vm.nodes or vm.packages or tuple(vm.totals) != EVENTS for vm in vms.values()):
+        return None
+    return {uuid: _vm(vm, rate(None, vm), None) for uuid, vm in vms.items()}
+
+
+def _rows(names: Sequence[str], columns: Sequence[Iterable[float]]) -> Iterator[contract.Counts]:
+    """One row of each VM, by the names of the columns."""
+    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
 def history(past: Past, interval: float) -> contract.History:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -26,6 +28,9 @@ NEVER_OLD = 5.0
 
 JUDGED_FOR = 120.0
 """Seconds for which it is told who slows whom: the agent judges seldom where it takes long."""
+
+_UNDERSCORES, _ALLOW_UTF8 = "underscores", "allow-utf-8"
+"""What a client may have done with characters of names that earlier Prometheus does not take."""
 
 UNAVAILABLE = 503
 """The HTTP status of the agent's answer while it can't read the counters."""
@@ -57,11 +62,7 @@ class Metrics:
         :param accept: the request's ``Accept`` header.
         :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer.
         """
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):
-            # A version that is none: the library compares it with numbers.
-            encode, content_type = choose_encoder("")
+        encode, content_type = _encoder(accept)
         with self._lock:
             now = time.monotonic()
             made_at, text = self._made.get(content_type, (-math.inf, b""))
@@ -113,6 +114,20 @@ class Metrics:
             return None
         newest = found["time"]
         return None if newest is None or time.time() - newest > max(3 * found["interval"], JUDGED_FOR) else found
+
+
+def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """What writes the format that the client wants most, and the format's media type."""
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # A version that is none: the library compares it with numbers.
+        encode, content_type = choose_encoder("")
+    if isinstance(encode, partial) and encode.keywords.get("escaping") == _UNDERSCORES:
+        # No name of ours has a character that would be escaped, so the text is the same. To find out, the library goes
+        # through the name of each sample letter by letter: a third of the time that it takes to write the text.
+        encode = partial(encode, escaping=_ALLOW_UTF8)
+    return encode, content_type
 
 
 def _is_old(age: float | None, interval: float) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree
 from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.serve.counters import Counters
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import Snapshot, Sweeper
 
@@ -50,6 +51,7 @@ class Run:
         self._sweeper: Sweeper = self.fast._sweeper
         self.fast._sweeper = self  # type: ignore[assignment]
         self.slow._sweeper = self  # type: ignore[assignment]
+        self.told = {self.fast: Counters(), self.slow: Counters()}
         self._given: Snapshot | None = None
 
     def sweep(self) -> Snapshot:
@@ -91,6 +93,8 @@ def test_columns_tell_what_the_readings_tell(
         run.step(1_800_000_000.0 + 9 * number)
         run.both(lambda one: {uuid: vars_of(rate) for uuid, rate in one.sampled()[1].items()})
         run.both(lambda one: (one.measured(), one._is_waiting))
+        run.both(lambda one: run.told[one].telemetry(*one.sampled(), 1.0))
+        run.both(lambda one: run.told[one].telemetry(one.sampled()[0], None, 1.0))
     used = [sweep.columns is not None for sweep in run.sweeps]
     assert used == [change is not lost or number < 8 for number in range(1, 22)], "later sweeps carry what was lost"
     for history in (lambda one: one._history, lambda one: one.recent._history):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.unit.telemetry.values import HOST, snapshot, vm
 from vmqos.agent.sample.recent import BANDWIDTH, MOST, RecentSamples, held_on
+from vmqos.agent.sample.swept import swept
 from vmqos.telemetry import Missing, Rates, Reading, Snapshot, VmReading
 
 TWO = replace(HOST, caches={0: {}, 1: {}})
@@ -23,7 +24,7 @@ def moved(total: float | None) -> Rates:
 
 def test_each_cache_and_each_count_is_remembered_for_itself() -> None:
     recent = RecentSamples(2.0, counted=True)
-    recent.add(at(100.0, vm((4096, 1, 1), (64, 1, 1))), {"u": moved(7e6)}, {"u": COUNTS})
+    recent.add(swept(at(100.0, vm((4096, 1, 1), (64, 1, 1))), {"u": moved(7e6)}), {"u": COUNTS})
     read, caches = recent.columns()
     assert (read.times, caches) == ([100.0], (0, 1))
     assert read.vms["u"] == {
@@ -39,14 +40,14 @@ def test_each_cache_and_each_count_is_remembered_for_itself() -> None:
 
 def test_what_was_not_read_is_no_number() -> None:
     recent = RecentSamples(2.0, counted=True)
-    recent.add(at(100.0, vm((Missing.UNAVAILABLE, 1, 1))), {"u": moved(None)}, {})
+    recent.add(swept(at(100.0, vm((Missing.UNAVAILABLE, 1, 1))), {"u": moved(None)}), {})
     read, _ = recent.columns()
     assert all(math.isnan(value) for (value,) in read.vms["u"].values())
 
 
 def test_without_hardware_events_they_take_no_memory() -> None:
     recent = RecentSamples(2.0, counted=False)
-    recent.add(at(100.0, vm((4096, 1, 1))), {"u": moved(1.0)}, {"u": COUNTS})
+    recent.add(swept(at(100.0, vm((4096, 1, 1))), {"u": moved(1.0)}), {"u": COUNTS})
     assert set(recent.columns()[0].vms["u"]) == {BANDWIDTH, held_on(0), held_on(1)}
 
 
@@ -54,7 +55,7 @@ def test_a_vm_that_has_ended_is_forgotten_and_so_are_old_samples() -> None:
     recent = RecentSamples(2.0, counted=False)
     for second in range(MOST + 5):
         gone = (vm((1, 1, 1), uuid="gone"),) if second == 0 else ()
-        recent.add(at(float(second), vm((second, 1, 1)), *gone), {"u": moved(1.0), "gone": moved(1.0)}, {})
+        recent.add(swept(at(float(second), vm((second, 1, 1)), *gone), {"u": moved(1.0), "gone": moved(1.0)}), {})
     read, _ = recent.columns()
     assert read.times == [float(second) for second in range(5, MOST + 5)]
     assert set(read.vms) == {"u"}
@@ -63,13 +64,13 @@ def test_a_vm_that_has_ended_is_forgotten_and_so_are_old_samples() -> None:
 
 def test_all_begins_anew_when_a_cache_goes_offline() -> None:
     recent = RecentSamples(2.0, counted=False)
-    recent.add(at(1.0, vm((1, 1, 1), (1, 1, 1))), {"u": moved(1.0)}, {})
-    recent.add(at(3.0, vm((1, 1, 1)), host=replace(HOST, caches={0: {}})), {"u": moved(1.0)}, {})
+    recent.add(swept(at(1.0, vm((1, 1, 1), (1, 1, 1))), {"u": moved(1.0)}), {})
+    recent.add(swept(at(3.0, vm((1, 1, 1)), host=replace(HOST, caches={0: {}})), {"u": moved(1.0)}), {})
     read, caches = recent.columns()
     assert (read.times, caches) == ([3.0], (0,))
 
 
 def test_without_regular_sweeps_nothing_is_remembered() -> None:
     recent = RecentSamples(0.0, counted=True)
-    recent.add(at(1.0, vm((1, 1, 1))), {"u": moved(1.0)}, {"u": COUNTS})
+    recent.add(swept(at(1.0, vm((1, 1, 1))), {"u": moved(1.0)}), {"u": COUNTS})
     assert recent.columns()[0].vms == {}

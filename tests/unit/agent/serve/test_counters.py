@@ -11,6 +11,7 @@ from vmqos.agent.sample.history import Past
 from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.sample.sampler import Measured
 from vmqos.agent.serve import counters
+from vmqos.agent.serve.counters import Counters
 from vmqos.resctrl.package_events import CYCLES
 from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
 
@@ -20,7 +21,7 @@ def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None
     after = snapshot(
         vm((4096, 300, 80), (0, 0, Missing.ERROR), ways={0: 2}, allocated_bytes=2 << 20, read_at=12.0), monotonic=12.0
     )
-    told = counters.telemetry(after, rates(before, after), 2.0)
+    told = Counters().telemetry(after, rates(before, after), 2.0)
     assert told["vms"]["u"] == {
         "group": "",
         "generation": "1",
@@ -56,7 +57,7 @@ def test_what_packages_and_nodes_count_is_told_with_the_growth_of_all_packages_t
         )
 
     before, after = snapshot(counted(100, 10.0)), snapshot(counted(500, 12.0), monotonic=12.0)
-    told = counters.telemetry(after, rates(before, after), 2.0)["vms"]["u"]
+    told = Counters().telemetry(after, rates(before, after), 2.0)["vms"]["u"]
     assert told["nodes"] == {"0": {"0": {"llc_occupancy": 10}, "1": {"llc_occupancy": 20}}}
     assert told["packages"] == {"0": {CYCLES: 500}, "1": {CYCLES: 1}}
     assert told["package_rates"] == {CYCLES: 200.0}
@@ -68,7 +69,7 @@ def test_each_control_group_that_is_no_vms_is_told_with_its_owner() -> None:
     names = {"": "default", "vmqos.shared-ways2": "class", "theirs": "foreign"}
     caches = vm((7, 5, 3)).caches
     now = snapshot(host=replace(HOST, groups=dict.fromkeys(names, GroupReading("1", caches))))
-    told = counters.telemetry(now, {}, 2.0)["host"]["groups"]
+    told = Counters().telemetry(now, {}, 2.0)["host"]["groups"]
     assert {name: group["owner"] for name, group in told.items()} == names
     assert told["theirs"]["caches"] == {"0": {"llc_occupancy": 7, "mbm_total_bytes": 5, "mbm_local_bytes": 3}}
 
@@ -99,6 +100,6 @@ def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_told_with_its_age
     before, after = snapshot(vm((0, 100, 60))), snapshot(vm((0, 300, 80), read_at=12.0), monotonic=12.0)
     last = counters.measured({"u": Measured(12.0, "1", rates(before, after)["u"])}, 35.0)
     waiting = snapshot(vm((0, Missing.UNASSIGNED, Missing.UNASSIGNED), read_at=34.0), monotonic=34.0)
-    told = counters.telemetry(waiting, rates(after, waiting), 2.0, last)["vms"]["u"]
+    told = Counters().telemetry(waiting, rates(after, waiting), 2.0, last)["vms"]["u"]
     assert told["measured"] == {"rates": {"total": 100.0, "local": 10.0, "remote": 90.0}, "age_seconds": 23.0}
     assert told["rates"]["total"] is None and told["rates_missing"]["total"] == "unassigned"

@@ -18,6 +18,7 @@ from vmqos import insight
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.recent import RecentSamples
+from vmqos.agent.sample.swept import swept
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
@@ -63,7 +64,7 @@ def filled(
             *(reading((held, 1, 1), uuid=uuid) for uuid, held in vms.items()), host=replace(HOST, caches={0: {}})
         )
         rates = {uuid: Rates(Reading(bytes_), Reading(None), Reading(None), 2.0) for uuid, bytes_ in moves.items()}
-        recent.add(replace(now, wall=1000.0 + 2 * number), rates, counts)
+        recent.add(swept(replace(now, wall=1000.0 + 2 * number), rates), counts)
     return recent
 
 
@@ -121,7 +122,7 @@ def test_columns_are_the_samples_in_another_form(counted: bool) -> None:
             uuid: Rates(Reading(rates.get(uuid)), Reading(None), Reading(None), 2.0) for uuid in (UUID, OTHER, LATE)
         }
         now = replace(sweep(*vms, host=replace(HOST, caches={0: {}})), wall=wall)
-        recent.add(now, found, {UUID: (2e9, 1e9, 2e7, 1e6), OTHER: (0.0, 0.0, 0.0, 0.0)})
+        recent.add(swept(now, found), {UUID: (2e9, 1e9, 2e7, 1e6), OTHER: (0.0, 0.0, 0.0, 0.0)})
     read, caches = recent.columns()
     host = insight.Host({0: insight.Cache(11 * MIB, 11)}, dict.fromkeys((UUID, OTHER, LATE), insight.Vm("", {0: 1})))
     times, series = insight.align(dict(neighbours.samples_of(read, caches, host)))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.exposition import choose_encoder
 
 from tests.unit.agent.serve.test_vms import UUID, snapshot, with_record
 from tests.unit.gateway.answers import (
@@ -331,6 +332,19 @@ def test_answers_that_no_metrics_can_be_made_of_are_told_to_be_none_of_our_api(
     monkeypatch.setattr(PlayedAgent, "vms", lambda self: [{**first, "bandwidth": {"0": 1}, **broken}, *others])
     with pytest.raises(NotOurApi, match="no metrics can be made of its answers"):
         scrape(agent)
+
+
+@pytest.mark.parametrize(
+    "accept", ["", "application/openmetrics-text;version=1.0.0", "text/plain;version=1.0.0;escaping=underscores"]
+)
+def test_each_client_gets_what_the_library_itself_writes_for_it(accept: str) -> None:
+    def told(lines: bytes) -> list[bytes]:
+        # The values are of another moment.
+        return [line.rpartition(b" ")[0] for line in lines.splitlines()]
+
+    made = made_of(counting())
+    encode, content_type = choose_encoder(accept)
+    assert (content_type, told(encode(made._registry))) == (made.answer(accept)[0], told(made.answer(accept)[1]))
 
 
 @pytest.mark.parametrize("version", ["1-0.0", "x", "1.x", ""])
