@@ -538,6 +538,10 @@ class Taken(TypedDict):
     uuid: str
 
 
+WaysFor = Literal["", "code", "data"]
+"""What ways are for: for code, for data, or, if it is empty, for both."""
+
+
 class SizePoint(TypedDict):
     """What a VM did with so many ways.
 
@@ -557,6 +561,7 @@ class FoundSize(TypedDict):
 
     These are the ways that it had, unless it had none of its own.
 
+    With ``part`` they are those for code, or for data, and what the other of the two misses all the time is in it, too.
     ``at_least``: it may need more. Without ``counted`` the number is a guess: nothing counts misses. Without ``steady``
     it is not to be trusted: the VM did other work meanwhile.
     """
@@ -565,6 +570,7 @@ class FoundSize(TypedDict):
     at_least: bool
     counted: bool
     steady: bool
+    part: NotRequired[WaysFor]
     curve: list[SizePoint]
 
 
@@ -615,7 +621,7 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it.
+    a command that ends it; empty where the culprit's flavor has all that it would give, which ``evidence`` says then.
     """
 
     culprit: str

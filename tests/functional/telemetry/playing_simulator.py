@@ -7,8 +7,8 @@ is read whenever a counter is. Where it has ``limited``, that has ``vm``, a UUID
 the memory bandwidth of this one is limited.
 
 In the place of these two numbers there may be an object that has them by the number of ways that the VM has at that
-moment, with ``more`` for all other numbers; and in the place of the bytes a second a list of the fewest and the most,
-between which they vary by chance.
+moment (``2+3``: two for code and three for data), with ``more`` for all other numbers; and in the place of the bytes a
+second a list of the fewest and the most, between which they vary by chance.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
 def _now(does: Any, machine: Machine, control: Group) -> tuple[float, float]:
     """What a VM holds, and moves a second, with the ways that its control group has now."""
     if isinstance(does, dict):
-        mask = re.search(r"L3:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
-        assert mask is not None
-        does = does.get(str(int(mask[1], 16).bit_count()), does["more"])
+        masks = re.findall(r"L3(?:CODE|DATA)?:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
+        assert masks
+        code_and_data = masks[::-1] if schemata.show(machine.mounted, control).find("L3DATA") >= 0 else masks
+        does = does.get("+".join(str(int(mask, 16).bit_count()) for mask in code_and_data), does["more"])
     held, rate = does
     return held, random.uniform(*rate) if isinstance(rate, list) else rate
 

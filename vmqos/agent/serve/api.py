@@ -359,21 +359,26 @@ def _series(query: dict[str, list[str]]) -> frozenset[str] | None:
     return frozenset(query["series"])
 
 
+_APART = (extra_specs.CODE_WAYS, extra_specs.DATA_WAYS)
+
+
 def _tried(query: dict[str, list[str]]) -> CacheRequest | None:
     """The ways, or the limit of bandwidth, that are to be tried; ``None`` where neither is named."""
     named = {
         key: query[key.name][-1]
-        for key in (extra_specs.WAYS, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
+        for key in (extra_specs.WAYS, *_APART, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
         if key.name in query
     }
     if not named:
         return None
-    if len(named) > 1:
+    if len(named) > 1 and tuple(named) != _APART:
         raise _Answer("400 Bad Request", f"name one of these alone: {' or '.join(key.name for key in named)}")
-    ((key, text),) = named.items()
-    if not key.takes(text):
-        raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
-    return CacheRequest(**{key.field: key.read(text)})  # type: ignore[arg-type]
+    if len(named) == 1 and (key := next(iter(named))) in _APART:
+        raise _Answer("400 Bad Request", f"{key.name} alone can't be: name {' and '.join(one.name for one in _APART)}")
+    for key, text in named.items():
+        if not key.takes(text):
+            raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
+    return CacheRequest(**{key.field: key.read(text) for key, text in named.items()})  # type: ignore[arg-type]
 
 
 def _may_fill_fewer(query: dict[str, list[str]], wants: CacheRequest) -> bool:

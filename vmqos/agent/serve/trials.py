@@ -32,7 +32,8 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     A trial of ways that runs goes on with more of them, if its own client asks for that.
 
     :param key: the client's name for it.
-    :param wants: what is tried: ``ways``, or the limit, ``bandwidth_percent`` or ``bandwidth_mbps``.
+    :param wants: what is tried: ``ways``, or ``code_ways`` and ``data_ways``; or the limit, ``bandwidth_percent`` or
+        ``bandwidth_mbps``.
     :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
     :raises KeyError: if no VM of that UUID runs here.
     :raises vmqos.agent.trial.TrialRefused: if it may not begin.
@@ -44,14 +45,15 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     if agent.flavors.is_on and request.lacks_specs(record.observed):
         # A restarted agent would not know at once what the VM had before.
         raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
-    if why := _why_not(record, wants.ways, may_fill_fewer=may_fill_fewer):
+    ways = wants.l3_ways or None
+    if why := _why_not(record, ways, code=wants.code_ways, may_fill_fewer=may_fill_fewer):
         raise TrialRefused(_refused(record, why))
-    if wants.ways is None:
+    if ways is None:
         made = _limit(snapshot, resctrl, record, key, wants)
     else:
-        process = record.observed.vm.process
+        process, code = record.observed.vm.process, wants.code_ways
         made = Trial(
-            key, uuid, process, None, None, wants.ways, trial.WAYS, ways=wants.ways, may_fill_fewer=may_fill_fewer
+            key, uuid, process, None, None, ways, trial.WAYS, ways=ways, may_fill_fewer=may_fill_fewer, code=code
         )
     if why := _what_it_costs(snapshot, resctrl, record, made):
         raise TrialRefused(_refused(record, why))
@@ -81,8 +83,8 @@ def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str
     )
 
 
-def _why_not(record: VmRecord, ways: int | None, *, may_fill_fewer: bool) -> str:
-    if why := trial.why_not(record.request, ways, may_fill_fewer=may_fill_fewer):
+def _why_not(record: VmRecord, ways: int | None, *, code: int | None, may_fill_fewer: bool) -> str:
+    if why := trial.why_not(record.request, ways, code=code, may_fill_fewer=may_fill_fewer):
         return why
     given = record.allocation
     if given.state not in (PromiseState.KEPT, PromiseState.NONE):

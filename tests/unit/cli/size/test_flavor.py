@@ -40,7 +40,7 @@ class FlavorAgent(SizeAgent):
         super().__init__()
         self.running = [
             examples.vm(WEB, "web-1", masks=MASKS),
-            examples.vm(DB, "db-1", masks={"0": "c"}, caches=[0]),
+            examples.vm(DB, "db-1", masks={"0": "3"}, caches=[0]),
             examples.vm(BATCH, "batch", masks=MASKS),
             examples.vm(examples.PLAIN, "plain", flavor="m1.small", policy=None, ways_requested=None, state="none"),
         ]
@@ -126,7 +126,8 @@ def test_programs_get_an_object_with_that_of_each_vm(flavors: FlavorAgent, run: 
     vms = told.pop("vms")
     assert told.pop("seconds") >= 0
     assert told == {
-        "flavor": "m1.cache", "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "fewer_do": 2,
+        "flavor": "m1.cache", "ways": 4, "at_least": False, "has": 2, "first": 2, "part": "", "other_ways": None,
+        "more": 2, "fewer_do": 2,
         "running": 3,
         "cost": {"0": 6, "1": 4}, "free": {"0": 3, "1": 3}, "ended": "", "counted": True, "steady": True,
         "extra_spec": "hw:cache_ways=4", "command": COMMAND, "not_sized": [],
@@ -228,7 +229,7 @@ def test_ctrl_c_gives_the_ways_back_and_what_was_found_until_then_is_printed(
 
 @pytest.mark.parametrize(
     ("answers", "told"),
-    [(3, "vmqos-agent can't answer (HTTP 500): "), (4, "web-1 does not have yet what it had before the trial (")],
+    [(7, "vmqos-agent can't answer (HTTP 500): "), (12, "web-1 does not have yet what it had before the trial (")],
     ids=["before a trial", "after it"],
 )
 def test_an_agent_that_answers_no_more_ends_it_and_what_was_found_until_then_is_printed(

@@ -30,6 +30,7 @@ class SizeAgent(FakeAgent):
     """An agent that lets WEB have more ways than its two.
 
     :ivar uuid: the VM that it lets have ways instead of WEB.
+    :ivar spec: which ways it lets the VM have.
     :ivar said: what was said of trials: method, UUID, and the query without the key.
     :ivar refusals: how a question for a trial is answered instead, by its number.
     :ivar missed: the share of its references that WEB misses, by ways.
@@ -42,7 +43,7 @@ class SizeAgent(FakeAgent):
 
     def __init__(self) -> None:
         super().__init__()
-        self.uuid = WEB
+        self.uuid, self.spec = WEB, "hw:cache_ways"
         self.said: list[tuple[str, str, dict[str, str]]] = []
         self.keys: set[str] = set()
         self.refusals: dict[int, tuple[str, str]] = {}
@@ -74,7 +75,7 @@ class SizeAgent(FakeAgent):
             self.ways = BASE if self.puts_back else self.ways
             answer = {"trial": None}
         else:
-            self.ways = int(query.get("hw:cache_ways", self.ways))
+            self.ways = int(query.get(self.spec, self.ways))
             running = {"limit": self.ways, "unit": "ways", "in_force": not query, "seconds_left": 800.0}
             answer = {"trial": {"uuid": uuid, **running}}
         content = json.dumps(answer).encode()
@@ -84,7 +85,7 @@ class SizeAgent(FakeAgent):
     @property
     def steps(self) -> list[int]:
         """The ways that were asked for, in this order."""
-        return [int(query["hw:cache_ways"]) for method, _, query in self.said if query]
+        return [int(query[self.spec]) for method, _, query in self.said if query]
 
     def vms(self) -> list[Any]:
         found = examples.vms()
@@ -176,7 +177,8 @@ def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     assert told.pop("seconds") >= 0 and told.pop("held_before") is None
     assert told == {
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
-        "counted": True, "steady": True, "extra_spec": "hw:cache_ways=4",
+        "counted": True, "steady": True, "part": "", "other_ways": None,
+        "extra_spec": "hw:cache_ways=4",
         "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
     }  # fmt: skip
     assert [one["ways"] for one in curve] == [2, 3, 4, 5]
@@ -346,8 +348,8 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
     ("changes", "text"),
     [
         ({"reason_code": "cachetune", "reason": "libvirt placed this VM"}, "libvirt placed this VM"),
-        ({"code_ways_requested": 1, "data_ways_requested": 1}, "its flavor has ways for code and for data apart"),
-        ({"vcpus_requested": "0-1"}, "its flavor has ways for some of its vCPUs (hw:cache_vcpus)"),
+        ({"vcpus_requested": "0-1"}, "its flavor has ways for some of its vCPUs (hw:cache_vcpus). Its counters are"),
+        ({"vcpus_requested": "0", "code_ways_requested": 1}, "its flavor has ways for some of its vCPUs"),
         ({"state": "degraded", "reason": "it has too few"}, "its promise is degraded now: it has too few"),
     ],
 )
@@ -359,6 +361,89 @@ def test_a_vm_whose_ways_are_not_all_of_its_tasks_alone_is_refused_with_the_reas
     sizes.answers["/v1/vms"] = {"vms": there}
     ran = run("size", name, "--from", "2", "--yes")
     assert (ran.status, ran.out, sizes.said) == (1, "", []) and f"{name} can't be sized: {text}" in ran.err
+
+
+class ApartAgent(SizeAgent):
+    """An agent whose WEB has two ways for code and two for data.
+
+    :ivar moves: whether a further way has the ways for code lie elsewhere.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec, self.moves = "hw:cache_data_ways", False
+
+    def vms(self) -> list[Any]:
+        found = super().vms()
+        web = next(vm for vm in found if vm["uuid"] == WEB)
+        ways = {"code": BASE, "data": BASE} | {self.spec.split("_")[1]: self.ways}
+        between = 12 - self.ways if self.moves else 8
+        masks = {
+            "code": ((1 << ways["code"]) - 1) << between - ways["code"],
+            "data": ((1 << ways["data"]) - 1) << between,
+        }
+        web |= {"code_ways_requested": 2, "data_ways_requested": 2, "ways_requested": 4, "flavor": "m1.apart"}
+        web |= {f"{part}_masks": dict.fromkeys("01", f"{mask:x}") for part, mask in masks.items()}
+        web |= {"masks": dict.fromkeys("01", f"{masks['code'] | masks['data']:x}")}
+        return found
+
+
+@pytest.fixture
+def apart(socket: str) -> Iterator[ApartAgent]:
+    agent = ApartAgent()
+    with serving(agent, socket):
+        yield agent
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "other"), [((), "data", "code"), (("--part", "code"), "code", "data")], ids=["data", "code"]
+)
+def test_ways_for_data_or_for_code_are_tried_while_the_others_stay(
+    words: tuple[str, ...], part: str, other: str, apart: ApartAgent, run: Run
+) -> None:
+    apart.spec = f"hw:cache_{part}_ways"
+    ran = run("size", "web-1", *words, "--yes")
+    assert (ran.status, apart.steps, apart.ways) == (0, [2, 3, 4, 5], BASE), ran.err
+    assert {query[f"hw:cache_{other}_ways"] for _, _, query in apart.said if query} == {"2"}
+    assert ran.err.splitlines()[0] == f"web-1 with 2 ways for {part} ..."
+    assert ran.out.startswith(f"web-1 needs 4 ways for {part}, beside 2 ways for {other}.\nWith 4 ways for {part} it ")
+    told = " ".join(ran.out.split())
+    assert f"Misses of {other} are in it, too, and the same with each. '--part {other}' tries ways" in told
+    assert "That costs 2 more ways on each L3 cache" in ran.out and view.LEFT_BEHIND not in ran.out
+    assert f"  openstack flavor set --property hw:cache_{part}_ways=4 m1.apart\n" in ran.out
+    assert f"it has its 2 ways for {part} again." in ran.out
+    assert apart.told[-1][1]["part"] == part
+
+
+def test_programs_are_told_what_the_ways_are_for(apart: ApartAgent, run: Run) -> None:
+    found = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert (found["part"], found["other_ways"], found["has"], found["more"]) == ("data", 2, 2, 2)
+    assert found["extra_spec"] == "hw:cache_data_ways=4"
+    of_flavor = json.loads(run("size", "--flavor", "m1.apart", "--yes", "-f", "json").out)
+    assert (of_flavor["part"], of_flavor["other_ways"], of_flavor["ways"]) == ("data", 2, 4)
+    assert set(of_flavor["cost"].values()) == {2} and of_flavor["extra_spec"] == "hw:cache_data_ways=4"
+
+
+def test_where_a_further_way_has_others_lie_elsewhere_what_they_left_is_waited_for_and_told(
+    apart: ApartAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    real = stepping._watched
+
+    def watched(held: Any, room: Any, interval: float, times: tuple[float, float], report: Any) -> Any:
+        waited.append(times[0])
+        return real(held, room, interval, (0.0, times[1]), report)
+
+    monkeypatch.setattr(stepping, "_watched", watched)
+    apart.moves = True
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 0 and view.LEFT_BEHIND in " ".join(ran.out.split())
+    assert waited == [0.0, *[stepping.LEAVING] * 3]
+
+
+def test_a_part_belongs_to_vms_with_ways_for_code_and_data_apart(sizes: SizeAgent, run: Run) -> None:
+    ran = run("size", "web-1", "--part", "code", "--yes")
+    assert (ran.status, sizes.said) == (1, []) and "no ways for code and for data apart" in ran.err
 
 
 def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAgent, run: Run) -> None:
