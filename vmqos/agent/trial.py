@@ -216,6 +216,15 @@ def _ways_and_policy(wants: CacheRequest) -> tuple[object, ...]:
     return wants.ways, wants.code_ways, wants.data_ways, wants.policy
 
 
+def leaves_its_place(request: FlavorRequest) -> bool:
+    """Whether a VM has left the default group, or its class, because ways of its own are tried on it; pure.
+
+    What it brought in there it still finds, and its monitoring group goes on counting that.
+    """
+    asked = request.asked or CacheRequest()
+    return tries_ways(request) and (not asked.l3_ways or asked.policy is CachePolicy.SHARED)
+
+
 def kept_place(request: FlavorRequest, tried: Request) -> Request | None:
     """What keeps the class of a VM as it is while ways of its own are tried on the VM; ``None`` of any other VM; pure.
 

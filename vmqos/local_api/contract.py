@@ -452,9 +452,14 @@ class Trial(TypedDict):
 
 
 class RunningTrial(TypedDict):
-    """The answer to a client that begins a trial, asks for it again or gives it back; ``None``: it is over."""
+    """The answer to a client that begins a trial, asks for it again or gives it back; ``None``: it is over.
+
+    ``left_bytes`` is what a VM still has of the L3 caches in ways that it left for ways of its own; ``None`` where it
+    has left none, or nothing counts that.
+    """
 
     trial: Trial | None
+    left_bytes: NotRequired[int | None]
 
 
 class Health(TypedDict):

@@ -131,6 +131,19 @@ def test_a_vm_without_ways_of_its_own_has_some_one_after_the_other_and_is_where_
     ]
 
 
+def test_ways_that_have_no_room_for_what_a_vm_left_in_others_do_not_count(patient_agent: Agent, scene: Scene) -> None:
+    agent, simulator, first = patient_agent, scene.simulator, scene.kind.first
+    vm, alike, other = scene.three(agent).all
+    left = {vm.uuid: {"1": [20 * MIB, 0.0], "2": [20 * MIB, 0.0], "more": [0.0, 0.0]}}
+    play(simulator, {vm.uuid: NEEDS_THREE, alike.uuid: AT_REST, other.uuid: AT_REST, "left": left})
+    running = start(agent, "size", vm.uuid, *scene.kind.words, "--most", "4", "--yes", "-f", "json", is_patient=True)
+    out, err = running.communicate()
+    assert running.returncode == 5, (out, err)
+    found = json.loads(out)
+    assert found["not_counted"] == list(range(first, 3)) and [one["ways"] for one in found["curve"]] == [3, 4]
+    assert (found["first"], found["ways"], found["tried"]) == (3, 3, 4)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_vm_without_ways_of_its_own_is_where_it_was_some_seconds_after_the_command_was_ended(
     number: signal.Signals, agent: Agent, scene: Scene

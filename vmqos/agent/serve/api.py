@@ -246,7 +246,7 @@ class Api:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         except TrialRefused as refusal:
             raise _Answer("409 Conflict", str(refusal)) from refusal
-        return {"trial": trials.told(running)}
+        return {"trial": trials.told(running), "left_bytes": trials.left_bytes(self._agent, uuid)}
 
     def _take_size(self, environ: dict[str, Any], uuid: str) -> contract.Taken:
         if (client := environ["REMOTE_ADDR"]) not in self._triers:

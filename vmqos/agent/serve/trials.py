@@ -17,8 +17,16 @@ from vmqos.allocation import PromiseState, Request
 from vmqos.allocation.rights.claims import bandwidth
 from vmqos.daemon.backoff import Backoff
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import vm_group
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
+from vmqos.resctrl import monitoring
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.resctrl.filesystem import join
+from vmqos.resctrl.groups import MON_GROUPS
+from vmqos.telemetry.model import LLC_OCCUPANCY
+
+OF_L3 = f"{monitoring.MON_DATA}/mon_L3_"
 
 NO_BANDWIDTH = (
     "this host's memory bandwidth can't be throttled by resctrl: a trial needs MBA in the CPU and in the kernel "
@@ -115,6 +123,26 @@ def _plan(snapshot: Snapshot, resctrl: ResctrlState, requests: Sequence[Request]
 
 def _refused(record: VmRecord, why: str) -> str:
     return f"nothing is tried on VM {record.uuid}: {why}"
+
+
+def left_bytes(agent: Agent, uuid: str) -> int | None:
+    """What a VM still has of the L3 caches where it was before ways of its own were tried on it.
+
+    ``None`` where it has left nothing, or nothing counts it.
+    """
+    snapshot, name = agent.snapshot, vm_group(uuid)
+    record, resctrl = snapshot.vms.get(uuid), snapshot.resctrl
+    if record is None or resctrl is None or not trial.leaves_its_place(record.request):
+        return None
+    places = [control for control, names in resctrl.monitoring_groups.items() if name in names]
+    if not places or record.allocation.group != name:
+        return None
+    group, files = join(places[0], MON_GROUPS, name), agent.filesystem
+    try:
+        caches = [one.path for one in monitoring.read_counters(files, group) if one.source.node is None]
+        return sum(int(files.read(group, path, LLC_OCCUPANCY)) for path in caches if path.startswith(OF_L3))
+    except (ResctrlError, ValueError):
+        return None
 
 
 def told(trials: Trials) -> contract.Trial | None:

@@ -116,7 +116,7 @@ def _verdict(sized: FlavorSized) -> Iterator[Text]:
         yield Text(f"That is nearly as good as all that were tried, for {whom}.")
         if left_out := len(sized.sized) - found.vms:
             yield Text(f"VMs that did other work meanwhile, and don't count: {left_out}.")
-        if any(one.left_behind for one in sized.sized):
+        if any(one.left_unseen for one in sized.sized):
             yield Text(f"Of each: {view.LEFT_BEHIND[0].lower()}{view.LEFT_BEHIND[1:]}")
     if left := len(chosen.vms) - len(sized.sized) - len(sized.refused):
         why = f"Not sized, for it ended early ({neutralise(sized.ended)})" if sized.ended else "Not tried, for --vms"

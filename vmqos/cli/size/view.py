@@ -108,6 +108,7 @@ def fields(sized: Sized) -> dict[str, Any]:
         "more": found.knee - room.base + (0 if room.base else room.other),
         "free": room.free,
         "tried": sized.tried,
+        "not_counted": list(sized.not_counted),
         "ended": sized.ended,
         "counted": found.is_counted,
         "steady": found.is_steady,
@@ -151,7 +152,8 @@ def needs(name: str, rooms: Sequence[Room], found: Size | FlavorSize, who: str) 
     beside = f", beside {count(other, OTHER[part])}" if part else ""
     if found.knee == first:
         has = "has" if first == base else "began with"
-        told = f"needs no more than the {count(first, part)} that it {has}{beside}."
+        fewest = f"{count(first, part)}, the fewest that count" if any(room.is_cut for room in rooms) else ""
+        told = f"needs no more than {fewest or f'the {count(first, part)} that it {has}'}{beside}."
     else:
         told = f"needs {count(found.knee, part)}{' at least' if found.is_least else ''}{beside}."
     told = f"{name} {told}"
@@ -185,8 +187,11 @@ def _verdict(sized: Sized) -> Iterator[Text]:
     if room.part:
         what = OTHER[room.part]
         yield Text(f"Misses of {what} are in it, too, and the same with each. '--part {what}' tries ways for {what}.")
-    if sized.left_behind:
-        yield Text(f"{_held(sized)}{LEFT_BEHIND}")
+    if sized.not_counted:
+        ways = _range(sized.not_counted)
+        yield Text(f"With {ways} it went on finding what it had left in others. They do not count.")
+    if told := f"{'' if room.base else _held(sized)}{LEFT_BEHIND if sized.left_unseen else ''}".rstrip():
+        yield Text(told)
 
 
 def _held(sized: Sized) -> str:
@@ -264,6 +269,8 @@ def fewer(knee: int, rooms: Sequence[Room]) -> list[str]:
     first = max(room.first for room in rooms)
     if knee > first or first <= max(1, *(room.base for room in rooms)):
         return []
+    if any(room.is_cut for room in rooms):
+        return ["Whether fewer would do is not known: with fewer, what was left in other ways was found there."]
     return [f"Whether fewer would do is not known: none was tried with fewer than {first}."]
 
 

@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -20,7 +19,7 @@ from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
-from vmqos.cli.size import stepping, view
+from vmqos.cli.size import leaving, stepping, view
 
 WEB, BATCH, PLAIN = examples.WEB, examples.BATCH, examples.PLAIN
 BASE = 2
@@ -37,6 +36,8 @@ class SizeAgent(FakeAgent):
     :ivar work: its references in 1000 instructions, by ways.
     :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
     :ivar ways: how many WEB has now.
+    :ivar left: bytes that a VM has left in other ways, by ways; with ``goes`` half as much with each look.
+    :ivar sees_left: whether anything counts that; it does not of VMs with ways of their ``own``.
     :ivar told: what it was told to remember: each time the UUID and the query, if it ``remembers`` anything.
     :ivar puts_back: whether WEB has what it had once the trial is over.
     """
@@ -53,6 +54,8 @@ class SizeAgent(FakeAgent):
         self.work: dict[int, float] = {}
         self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
         self.ways = BASE
+        self.left: dict[int, float] = {}
+        self.goes, self.sees_left, self.own = False, True, {WEB}
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
         self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples(query)).encode())
 
@@ -77,7 +80,10 @@ class SizeAgent(FakeAgent):
         else:
             self.ways = int(query.get(self.spec, self.ways))
             running = {"limit": self.ways, "unit": "ways", "in_force": not query, "seconds_left": 800.0}
-            answer = {"trial": {"uuid": uuid, **running}}
+            left = self.left.get(self.ways, 0.0)
+            self.left[self.ways] = left / 2 if self.goes and not query else left
+            has_left = self.sees_left and uuid not in self.own
+            answer = {"trial": {"uuid": uuid, **running}, "left_bytes": int(left) if has_left else None}
         content = json.dumps(answer).encode()
         start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
         return [content]
@@ -177,7 +183,7 @@ def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     assert told.pop("seconds") >= 0 and told.pop("held_before") is None
     assert told == {
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
-        "counted": True, "steady": True, "part": "", "other_ways": None,
+        "counted": True, "steady": True, "part": "", "other_ways": None, "not_counted": [],
         "extra_spec": "hw:cache_ways=4",
         "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
     }  # fmt: skip
@@ -427,18 +433,12 @@ def test_programs_are_told_what_the_ways_are_for(apart: ApartAgent, run: Run) ->
 def test_where_a_further_way_has_others_lie_elsewhere_what_they_left_is_waited_for_and_told(
     apart: ApartAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited: list[float] = []
-    real = stepping._watched
-
-    def watched(held: Any, room: Any, interval: float, times: tuple[float, float], report: Any) -> Any:
-        waited.append(times[0])
-        return real(held, room, interval, (0.0, times[1]), report)
-
-    monkeypatch.setattr(stepping, "_watched", watched)
+    waited: list[int] = []
+    monkeypatch.setattr(stepping, "_wait_until_gone", lambda held, fits, report: waited.append(apart.ways))
     apart.moves = True
     ran = run("size", "web-1", "--yes")
-    assert ran.status == 0 and view.LEFT_BEHIND in " ".join(ran.out.split())
-    assert waited == [0.0, *[stepping.LEAVING] * 3]
+    assert ran.status == 0 and ran.out.startswith("web-1 needs 4 ways for data, beside 2 ways for code.\n")
+    assert waited == [3, 4, 5] and view.LEFT_BEHIND in " ".join(ran.out.split())
 
 
 def test_a_part_belongs_to_vms_with_ways_for_code_and_data_apart(sizes: SizeAgent, run: Run) -> None:
@@ -511,7 +511,7 @@ def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.
 @pytest.fixture
 def others(sizes: SizeAgent, monkeypatch: pytest.MonkeyPatch) -> SizeAgent:
     """An agent on a host with five free ways in one piece, and VMs that leave nothing behind."""
-    monkeypatch.setattr(stepping, "LEAVING", 0.0)
+    monkeypatch.setattr(leaving, "LONGEST", 0.0)
     caches = [one | {"free_ways": 6, "largest_free_run": 5} for one in examples.caches()]
     sizes.answers["/v1/caches"] = {"caches": caches}
     sizes.missed |= {1: 0.95, 6: 0.18, 7: 0.18, 8: 0.18}
@@ -527,8 +527,7 @@ def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: Size
     assert ran.out.startswith(
         "plain needs 4 ways.\nWith 4 ways it misses 20.0 % of its references, and 18.0 % with 5.\n"
     )
-    held = " ".join(ran.out.split())
-    assert f"It held 1.9 MiB before, and 3.8 MiB with 4 ways. {view.LEFT_BEHIND}" in held
+    assert "It held 1.9 MiB before, and 3.8 MiB with 4 ways.\n" in ran.out and view.LEFT_BEHIND not in ran.out
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
     assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
@@ -542,7 +541,7 @@ def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(ot
     ran = run("size", "batch", "--yes")
     assert ran.status == 0 and others.steps == [2, 3, 4, 5] and others.said[-1] == ("DELETE", BATCH, {})
     assert not any("may_fill_fewer" in query for _, _, query in others.said)
-    assert ran.out.startswith("batch needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
+    assert ran.out.startswith("batch needs 4 ways.\n")
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
     assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
@@ -592,23 +591,68 @@ def test_what_a_vm_misses_first_that_left_ways_behind_ends_nothing(others: SizeA
     assert ran.out.startswith("plain needs no more than the 1 way that it began with.\n")
 
 
-def test_a_vm_is_not_watched_while_it_finds_what_it_left_behind(
-    others: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_numbers_of_ways_do_not_count_with_which_a_vm_finds_what_it_left(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.left = PLAIN, {1: 9e6, 2: 8e6, 3: 2e5}
+    others.missed = {1: 0.0, 2: 0.0, 3: 0.3, 4: 0.2, 5: 0.18}
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert others.steps == [1, 2, 3, 4, 5], "what is missed with ways that do not count ends nothing"
+    assert ran.out.startswith("plain needs 4 ways.\n")
+    said = " ".join(ran.out.split())
+    assert "With 1 to 2 ways it went on finding what it had left in others. They do not count." in said
+    bars = ran.out.partition("Ways  Misses\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in bars.splitlines()] == ["3", "4", "5"]
+    told = json.loads(run("size", "plain", "--from", "1", "--yes", "-f", "json").out)
+    assert (told["not_counted"], told["first"], told["curve"][0]["ways"]) == ([1, 2], 3, 3)
+    assert others.told[-1][1]["curve"].startswith("3:")
+
+
+@pytest.mark.parametrize("missed", [0.0, 0.3])
+def test_a_vm_that_lives_on_what_it_left_with_all_ways_is_not_told_to_need_any(
+    missed: float, others: SizeAgent, run: Run
 ) -> None:
-    asked = list[float]()
+    others.uuid, others.left, others.missed = BATCH, dict.fromkeys(range(5), 3e7), dict.fromkeys(range(6), missed)
+    ran = run("size", "batch", "--yes")
+    if missed:
+        assert (ran.status, ran.out, others.told) == (1, "", [])
+        assert "can't be told: with 4 ways, in which 12 MiB fit, it still finds 28.6 MiB in ways that it" in ran.err
+    else:
+        assert ran.status == 0 and ran.out.startswith("batch needs no more than 5 ways, the fewest that count.\n")
+        assert "Whether fewer would do is not known: with fewer, what was left" in ran.out
 
-    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
-        if "since" in query:
-            asked.append(float(query["since"][0]) - time.time())
-        return "200 OK", json.dumps(others.samples(query)).encode()
 
-    others.answers["/v1/neighbours/samples"] = samples
-    monkeypatch.setattr(stepping, "LEAVING", 20.0)
-    for uuid, name, first in ((PLAIN, "plain", 19.0), (BATCH, "batch", 19.0), (WEB, "web-1", -1.0)):
-        others.uuid = uuid
-        asked.clear()
-        assert run("size", name, "--from", "2", "--yes").status == 0
-        assert first < asked[0] <= first + 1.1 and max(asked[1:]) <= 0
+def test_where_nothing_counts_what_a_vm_left_a_line_says_that_it_may_need_more(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.left, others.sees_left = PLAIN, {1: 9e9}, False
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert ran.out.startswith("plain needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("uuid", "name", "left", "goes", "looks"),
+    [
+        (PLAIN, "plain", 0.0, False, 1),
+        (PLAIN, "plain", 9e7, False, 5),
+        (BATCH, "batch", 9e7, True, 9),
+        (WEB, "web-1", 0.0, False, 0),
+    ],
+    ids=["nothing is left", "it stays", "it goes", "ways of its own"],
+)
+def test_what_a_vm_left_is_waited_for_while_it_goes_and_no_longer(
+    uuid: str,
+    name: str,
+    left: float,
+    goes: bool,
+    looks: int,
+    others: SizeAgent,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, real = [0], leaving.is_gone
+    monkeypatch.setattr(leaving, "is_gone", lambda found, fits: seen.append(len(found)) or real(found, fits))
+    monkeypatch.setattr(leaving, "LONGEST", 60.0)
+    monkeypatch.setattr(leaving, "LOOK", 0.01)
+    others.uuid, others.left, others.goes = uuid, {2: left}, goes
+    assert run("size", name, "--from", "2", "--yes").status == 0
+    assert max(seen) == looks
 
 
 @pytest.mark.parametrize(
