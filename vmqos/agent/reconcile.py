@@ -506,7 +506,8 @@ class Reconciler:
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
         with_threads = {uuid for uuid, record in records.items() if record.threads is not None}
-        arranged = self._monitoring.arrange(now, controls, self._unseen, with_threads | left, share)
+        left_behind = _left_behind(now, ours, controls)
+        arranged = self._monitoring.arrange(now, controls, self._unseen, with_threads | left, left_behind, share)
         # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         aims = {
@@ -593,6 +594,22 @@ class Reconciler:
 def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
     """Whether a VM may have other ways than it is promised, because they are tried."""
     return any(trial.tries_ways(record.request) for record in records.values())
+
+
+def _left_behind(now: ResctrlState, records: Mapping[str, VmRecord], controls: Mapping[str, str]) -> dict[str, str]:
+    """The control groups that VMs have left because ways of their own are tried on them, by UUID.
+
+    A VM has none where its monitoring group is there no more.
+
+    :param controls: the control group of each VM by UUID.
+    """
+    found = {}
+    for uuid, record in records.items():
+        if controls[uuid] == vm_group(uuid) and trial.leaves_its_place(record.request):
+            places = [control for control, names in now.monitoring_groups.items() if controls[uuid] in names]
+            if places:
+                found[uuid] = places[0]
+    return found
 
 
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:

@@ -12,6 +12,10 @@ A trial adds a limit, or ways, to what the flavor asks for (:func:`applied`), an
 bandwidth that a flavor names. So the planner and the other steps of a pass treat it as any request. Ways come of those
 that are free: a pass that finds that another VM would have less for them gives none (:func:`what_others_lose`).
 
+A VM with ways for code and data apart has more of the one, or of the other. Nothing is tried on a VM with ways for some
+of its vCPUs: what the others of its tasks do is counted with these, and they fill what no VM has alone, which is less
+with each way that is tried. So what is counted would not be what the ways do.
+
 The ways that are tried are always the VM's own. A VM that shares those of its class leaves it meanwhile, and has as
 many as the class at least; its place in the class is kept for it (:func:`kept_place`), so that it can go back at any
 moment. A VM that is promised no ways fills all that no VM has alone. It may fill fewer during a trial, and so be
@@ -64,6 +68,7 @@ class Trial:
     :ivar limit: what that comes to, in ``unit``, for people; of ways how many these are.
     :ivar waiting: UUIDs of the VMs that had no CLOSID before the trial began.
     :ivar ways: how many L3 ways it has for itself, if its flavor does not promise more; ``None`` of a limit.
+    :ivar code: how many of these are for code, and the others for data; ``None`` where all are for both.
     :ivar may_fill_fewer: whether a VM that is promised no ways may have fewer to fill meanwhile than it fills now.
     """
 
@@ -77,6 +82,12 @@ class Trial:
     waiting: frozenset[str] = frozenset()
     ways: int | None = None
     may_fill_fewer: bool = False
+    code: int | None = None
+
+    @property
+    def data(self) -> int | None:
+        """How many of the ways are for data; ``None`` where all are for code and data."""
+        return None if self.code is None or self.ways is None else self.ways - self.code
 
     @property
     def longest(self) -> float:
@@ -88,41 +99,59 @@ class Trial:
         """What it does to the VM, for people."""
         if self.ways is None:
             return f"its memory bandwidth is limited to {self.limit} {self.unit}"
-        return f"it has {self.ways} ways if its flavor does not promise more"
+        return f"it has {self._counted} if its flavor does not promise more"
 
     @property
     def reason(self) -> Reason:
         """What is told of the VM meanwhile."""
         if self.ways is not None:
             longest = f"{LONGEST_OF_WAYS / 60:g} minutes at most"
-            return Reason(Code.TRIAL, f"a trial lets it have {self.ways} ways, for {longest} (vmqos size)")
+            return Reason(Code.TRIAL, f"a trial lets it have {self._counted}, for {longest} (vmqos size)")
         text = f"a trial limits its memory bandwidth to {self.limit} {self.unit}, for {LONGEST:g} seconds at most"
         return Reason(Code.TRIAL, f"{text} (vmqos neighbours --confirm)")
 
     def goes_on_from(self, other: Trial) -> bool:
         """Whether this is the next step of a trial of ways: the same client's, and with no fewer ways."""
         is_same = (self.key, self.uuid, self.process) == (other.key, other.uuid, other.process)
-        return is_same and self.ways is not None and other.ways is not None and self.ways >= other.ways
+        if not is_same or self.ways is None or other.ways is None:
+            return False
+        if self.code is None or self.data is None or other.code is None or other.data is None:
+            return self.code is other.code and self.ways >= other.ways
+        return self.code >= other.code and self.data >= other.data
+
+    @property
+    def _counted(self) -> str:
+        return f"{self.ways} ways" if self.code is None else f"{self.code} ways for code and {self.data} for data"
 
 
 def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial | None) -> FlavorRequest:
     """What a VM's flavor asks for, with what the trial adds where the trial is about this run of the VM; pure."""
     if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process):
         return request
-    if why_not(request, trial.ways, may_fill_fewer=trial.may_fill_fewer):
+    if why_not(request, trial.ways, code=trial.code, may_fill_fewer=trial.may_fill_fewer):
         return request
     if trial.ways is not None:
-        wants = request.wants or CacheRequest()
-        own = replace(wants, ways=max(wants.ways or 0, trial.ways), policy=CachePolicy.EXCLUSIVE)
+        own = replace(_with_ways(request.wants or CacheRequest(), trial), policy=CachePolicy.EXCLUSIVE)
         return replace(request, wants=own, trial=trial.reason)
     wants = replace(request.wants or CacheRequest(), bandwidth_percent=trial.percent, bandwidth_mbps=trial.mbps)
     return replace(request, wants=wants, trial=trial.reason)
 
 
-def why_not(request: FlavorRequest, ways: int | None = None, *, may_fill_fewer: bool = False) -> str:
+def _with_ways(wants: CacheRequest, trial: Trial) -> CacheRequest:
+    """What a VM is to have with the ways that are tried: no fewer of either kind than without."""
+    if trial.code is None or trial.data is None:
+        return replace(wants, ways=max(wants.ways or 0, trial.ways or 0))
+    code, data = max(wants.code_ways or 0, trial.code), max(wants.data_ways or 0, trial.data)
+    return replace(wants, code_ways=code, data_ways=data)
+
+
+def why_not(
+    request: FlavorRequest, ways: int | None = None, *, code: int | None = None, may_fill_fewer: bool = False
+) -> str:
     """Why nothing may be tried on a VM whose flavor asks for this; empty where something may be added to it; pure.
 
     :param ways: how many ways it is to have; ``None`` where it is to be limited.
+    :param code: how many of these for code, and the others for data; ``None``: all for both.
     :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
     """
     asked = request.asked or CacheRequest()
@@ -131,7 +160,7 @@ def why_not(request: FlavorRequest, ways: int | None = None, *, may_fill_fewer: 
     if request.unknown or request.problem:
         return f"it is not known what its flavor promises: {(request.unknown or request.problem).text}"
     if ways is not None:
-        return _why_no_ways(asked, may_fill_fewer=may_fill_fewer)
+        return _why_no_ways(asked, apart=code is not None, may_fill_fewer=may_fill_fewer)
     if asked.bandwidth_percent is not None or asked.bandwidth_mbps is not None:
         told = f"{asked.bandwidth_percent} %" if asked.bandwidth_percent is not None else f"{asked.bandwidth_mbps} MB/s"
         return f"its flavor gives it {told} of memory bandwidth, and a trial never takes a VM below its promise"
@@ -140,12 +169,20 @@ def why_not(request: FlavorRequest, ways: int | None = None, *, may_fill_fewer: 
     return ""
 
 
-def _why_no_ways(asked: CacheRequest, *, may_fill_fewer: bool) -> str:
-    if asked.code_ways is not None or asked.data_ways is not None:
-        return "its flavor has ways for code and for data apart, and a trial knows ways for both alone"
+def _why_no_ways(asked: CacheRequest, *, apart: bool, may_fill_fewer: bool) -> str:
     if asked.vcpus is not None:
-        return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would have more"
-    if asked.ways is None and not may_fill_fewer:
+        return (
+            "its flavor has ways for some of its vCPUs (hw:cache_vcpus); what its other tasks do is counted with "
+            "these, and they have fewer ways to fill with each that is tried, so nothing would follow from the counts"
+        )
+    if apart and asked.code_ways is None:
+        return "its flavor has no ways for code and for data apart (hw:cache_code_ways, hw:cache_data_ways)"
+    if asked.code_ways is not None and not apart:
+        return (
+            "its flavor has ways for code and for data apart: say how many of each are tried (hw:cache_code_ways, "
+            "hw:cache_data_ways)"
+        )
+    if not asked.l3_ways and not may_fill_fewer:
         return (
             "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone: with ways of its "
             "own, it may have fewer to fill, and be slower; the request does not say that it may (may_fill_fewer=true)"
@@ -172,7 +209,20 @@ def untried(snapshot: Snapshot, requests: Sequence[Request] | None = None) -> tu
 def tries_ways(request: FlavorRequest) -> bool:
     """Whether a VM may have other ways than those that it is promised, because they are tried; pure."""
     wants, asked = request.wants, request.asked or CacheRequest()
-    return bool(request.trial) and wants is not None and (wants.ways, wants.policy) != (asked.ways, asked.policy)
+    return bool(request.trial) and wants is not None and _ways_and_policy(wants) != _ways_and_policy(asked)
+
+
+def _ways_and_policy(wants: CacheRequest) -> tuple[object, ...]:
+    return wants.ways, wants.code_ways, wants.data_ways, wants.policy
+
+
+def leaves_its_place(request: FlavorRequest) -> bool:
+    """Whether a VM has left the default group, or its class, because ways of its own are tried on it; pure.
+
+    What it brought in there it still finds, and its monitoring group goes on counting that.
+    """
+    asked = request.asked or CacheRequest()
+    return tries_ways(request) and (not asked.l3_ways or asked.policy is CachePolicy.SHARED)
 
 
 def kept_place(request: FlavorRequest, tried: Request) -> Request | None:
@@ -305,7 +355,7 @@ class Trials:
             if trial is None:
                 return
             record = snapshot.vms.get(trial.uuid)
-            self._in_force = record is not None and is_in_force(record, trial.ways)
+            self._in_force = record is not None and is_in_force(record, trial)
             if record is None or record.observed.vm.process != trial.process:
                 self._end("the VM has ended")
             elif given_up is not None and trial.goes_on_from(given_up[0]):
@@ -344,22 +394,23 @@ class Trials:
 
 def _why_not_beside(trial: Trial, other: Trial) -> str:
     if (trial.key, trial.uuid) == (other.key, other.uuid) and trial.ways is not None and other.ways is not None:
-        return f"this trial is at {other.ways} ways, and goes up only"
+        return f"this trial is at {other.limit} ways, and goes up only"
     return f"a trial on VM {other.uuid} runs already: one is possible at a time"
 
 
-def is_in_force(record: VmRecord, ways: int | None = None) -> bool:
-    """Whether a VM on which something is tried has it with all its tasks; pure.
-
-    :param ways: how many it is to have on each of its L3s; ``None`` where it is to be limited.
-    """
+def is_in_force(record: VmRecord, trial: Trial) -> bool:
+    """Whether a VM on which something is tried has it with all its tasks; pure."""
     given, tasks = record.allocation, record.tasks
     if not record.request.trial or record.failure is not None or tasks is None:
         return False
-    if ways is None:
+    if trial.ways is None:
         if not given.throttles:
             return False
-    elif min((mask.count for mask in caches.of_level(3, given.masks).values()), default=0) < ways:
+    elif trial.code is not None and trial.data is not None:
+        parts = caches.of_level(3, given.splits).values()
+        if not parts or any(of.code.count < trial.code or of.data.count < trial.data for of in parts):
+            return False
+    elif min((mask.count for mask in caches.of_level(3, given.masks).values()), default=0) < trial.ways:
         return False
     return tasks.target.control == given.group and tasks.in_place == tasks.tasks
 

@@ -129,6 +129,16 @@ class TooFewFreeWays(CommandError):
     )
 
 
+class LivesOnMore(CommandError):
+    """A VM that left ways behind goes on finding much there."""
+
+    msg_fmt = (
+        "how many ways {vm} needs can't be told: with {ways} ways, in which {fits} fit, it still finds {left} in ways "
+        "that it left. It uses that more often than others bring in something there. Size it while other VMs do more, "
+        "or resize it to a flavor with ways of its own: then it leaves nothing behind"
+    )
+
+
 class NotCounted(CommandError):
     """What a VM does with its ways is not known."""
 

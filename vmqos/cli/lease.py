@@ -8,6 +8,7 @@ ends this process, everything is as before soon after.
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -64,21 +65,36 @@ class Lease:
             running = self.renew()
         return running
 
+    def left(self) -> float:
+        """Ask for the trial again, and how many bytes the VM still has in ways that it left; NaN where nobody knows.
+
+        :raises vmqos.cli.exceptions.TrialLost: if it ended before its time.
+        """
+        left = self._renewed().get("left_bytes")
+        return math.nan if left is None else float(left)
+
     def renew(self) -> contract.Trial:
         """Ask for the trial again.
 
         :raises vmqos.cli.exceptions.TrialLost: if it ended before its time.
         """
+        running = self._renewed()["trial"]
+        if running is None:
+            raise exceptions.TrialLost(problem="it is over", state="the agent puts everything back")
+        return running
+
+    def _renewed(self) -> contract.RunningTrial:
+        """Ask for the trial again.
+
+        :raises vmqos.cli.exceptions.TrialLost: if it ended before its time.
+        """
         try:
-            running = self.client.renew_trial(self.uuid, self.key)["trial"]
+            return self.client.renew_trial(self.uuid, self.key)
         except AgentRefused as error:
             raise exceptions.TrialLost(problem=error, state="the agent puts everything back") from error
         except LocalApiError as error:
             state = "an agent that starts puts everything back, and one that hangs does when it goes on"
             raise exceptions.TrialLost(problem=error, state=state) from error
-        if running is None:
-            raise exceptions.TrialLost(problem="it is over", state="the agent puts everything back")
-        return running
 
 
 @contextlib.contextmanager

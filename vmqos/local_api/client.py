@@ -155,18 +155,21 @@ class AgentClient:
         found = self._one("/v1/neighbours/samples", contract.NeighbourSamples, parameters)
         return cast(contract.NeighbourSamples, found)
 
-    def begin_trial(self, uuid: str, key: str, limit: str, *, may_fill_fewer: bool = False) -> contract.RunningTrial:
+    def begin_trial(self, uuid: str, key: str, tried: str, *, may_fill_fewer: bool = False) -> contract.RunningTrial:
         """Have something tried on a VM for as long as :meth:`renew_trial` follows every second; for root alone.
 
         Its memory bandwidth is limited, or it has more ways, or ways of its own; for still more of these, it is begun
         again.
 
         :param key: a name for the trial that no other one has.
-        :param limit: as an extra spec, such as ``hw:mem_bandwidth_percent=20`` or ``hw:cache_ways=5``.
+        :param tried: as an extra spec, such as ``hw:mem_bandwidth_percent=20`` or ``hw:cache_ways=5``; or as two with
+            a blank between them: ``hw:cache_code_ways=2 hw:cache_data_ways=3``.
         :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
         """
-        name, _, value = limit.partition("=")
-        parameters = [("key", key), (name, value)]
+        parameters = [("key", key)]
+        for spec in tried.split():
+            name, _, value = spec.partition("=")
+            parameters.append((name, value))
         if may_fill_fewer:
             parameters.append((contract.MAY_FILL_FEWER, "true"))
         return self._trial("PUT", uuid, parameters)
@@ -192,6 +195,8 @@ class AgentClient:
         parameters = [("pid", str(pid)), ("ways", str(size["ways"]))]
         parameters += [(name, "true" if value else "false") for name, value in truths.items()]
         parameters += [("curve", ",".join(map(_point, size["curve"])))]
+        # An agent before this one does not know of parts, and there they are not tried.
+        parameters += [("part", size["part"])] if size.get("part") else []
         self._one(f"/v1/sizes/{uuid}", contract.Taken, parameters, "PUT")
 
     def openstack(self) -> contract.OpenStack:

@@ -475,9 +475,14 @@ class Trial(TypedDict):
 
 
 class RunningTrial(TypedDict):
-    """The answer to a client that begins a trial, asks for it again or gives it back; ``None``: it is over."""
+    """The answer to a client that begins a trial, asks for it again or gives it back; ``None``: it is over.
+
+    ``left_bytes`` is what a VM still has of the L3 caches in ways that it left for ways of its own; ``None`` where it
+    has left none, or nothing counts that.
+    """
 
     trial: Trial | None
+    left_bytes: NotRequired[int | None]
 
 
 class Health(TypedDict):
@@ -561,6 +566,10 @@ class Taken(TypedDict):
     uuid: str
 
 
+WaysFor = Literal["", "code", "data"]
+"""What ways are for: for code, for data, or, if it is empty, for both."""
+
+
 class SizePoint(TypedDict):
     """What a VM did with so many ways.
 
@@ -580,6 +589,7 @@ class FoundSize(TypedDict):
 
     These are the ways that it had, unless it had none of its own.
 
+    With ``part`` they are those for code, or for data, and what the other of the two misses all the time is in it, too.
     ``at_least``: it may need more. Without ``counted`` the number is a guess: nothing counts misses. Without ``steady``
     it is not to be trusted: the VM did other work meanwhile.
     """
@@ -588,6 +598,7 @@ class FoundSize(TypedDict):
     at_least: bool
     counted: bool
     steady: bool
+    part: NotRequired[WaysFor]
     curve: list[SizePoint]
 
 
@@ -638,7 +649,7 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it.
+    a command that ends it; empty where the culprit's flavor has all that it would give, which ``evidence`` says then.
     """
 
     culprit: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,12 @@ def test_a_vm_that_was_sized_has_bars_the_knee_and_the_commands_words(
             {},
             ["no more than the 1 way that it began with.", "With 1 way it misses 2.0 % of its references.\n"],
         ),
+        (
+            {2: 0.4, 3: 0.0},
+            3,
+            {"part": "data"},
+            ["It needs 3 ways for data.", "With 3 ways for data it misses 0.0 %", "took as with 3 ways for data"],
+        ),
         ({2: 0.4, 3: 0.0}, 3, {"steady": False}, ["Do not trust this: the VM did other work meanwhile."]),
         (
             {2: 1.0, 3: 0.2},
@@ -102,7 +109,7 @@ def test_a_vm_that_was_sized_has_bars_the_knee_and_the_commands_words(
 def test_what_is_not_sure_is_told_as_the_command_told_it(
     curve: dict[int, float],
     ways: int,
-    changes: dict[str, bool],
+    changes: dict[str, Any],
     said: list[str],
     host: PlayedHost,
     open_page: OpenPage,

@@ -7,8 +7,11 @@ is read whenever a counter is. Where it has ``limited``, that has ``vm``, a UUID
 the memory bandwidth of this one is limited.
 
 In the place of these two numbers there may be an object that has them by the number of ways that the VM has at that
-moment, with ``more`` for all other numbers; and in the place of the bytes a second a list of the fewest and the most,
-between which they vary by chance.
+moment (``2+3``: two for code and three for data), with ``more`` for all other numbers; and in the place of the bytes a
+second a list of the fewest and the most, between which they vary by chance.
+
+While a VM has a control group of its own, its monitoring group elsewhere moves nothing. It holds the bytes that
+``left`` has for the VM, by the number of ways as above; nothing unless it has any.
 """
 
 from __future__ import annotations
@@ -64,11 +67,15 @@ def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
     told = json.loads(file.read_text()) if file.exists() else {}
     if "limited" in told and _is_limited(machine, told["limited"]["vm"]):
         told = told["limited"]["vms"]
-    found = {}
+    found, left = {}, told.pop("left", {})
+    own = {control.directory.name: control for control in machine.mounted.groups}
     for control in machine.mounted.groups:
         for group in (control, *control.children):
-            uuid = group.directory.name.removeprefix("vmqos.")
-            if uuid in told:
+            name = group.directory.name
+            uuid = name.removeprefix("vmqos.")
+            if uuid in told and group is not control and name in own:
+                found[group.rmid] = _now(left.get(uuid, (0.0, 0.0)), machine, own[name])
+            elif uuid in told:
                 found[group.rmid] = _now(told[uuid], machine, control)
     return found
 
@@ -76,9 +83,10 @@ def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
 def _now(does: Any, machine: Machine, control: Group) -> tuple[float, float]:
     """What a VM holds, and moves a second, with the ways that its control group has now."""
     if isinstance(does, dict):
-        mask = re.search(r"L3:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
-        assert mask is not None
-        does = does.get(str(int(mask[1], 16).bit_count()), does["more"])
+        masks = re.findall(r"L3(?:CODE|DATA)?:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
+        assert masks
+        code_and_data = masks[::-1] if schemata.show(machine.mounted, control).find("L3DATA") >= 0 else masks
+        does = does.get("+".join(str(int(mask, 16).bit_count()) for mask in code_and_data), does["more"])
     held, rate = does
     return held, random.uniform(*rate) if isinstance(rate, list) else rate
 

@@ -40,8 +40,8 @@ PATIENT_CLIENT = """
 import sys
 from vmqos.cli import lease
 lease.ANSWER_TIME = lease.PATIENCE = 60.0
-from vmqos.cli.size import stepping
-stepping.LEAVING = 2.0
+from vmqos.cli.size import leaving
+leaving.LONGEST = 2.0
 from vmqos.cli.main import main
 sys.exit(main())
 """

@@ -29,10 +29,13 @@ THIEF = (8 * MIB, 4e9)
 
 
 @pytest.fixture
-def simulator(workspace: Workspace) -> Iterator[Simulator]:
-    """See :mod:`tests.functional.telemetry.playing_simulator`."""
+def simulator(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Simulator]:
+    """See :mod:`tests.functional.telemetry.playing_simulator`; a parameter names another machine and mount options."""
     simulated = Simulator(
-        workspace, name=f"played-{next(_numbers)}", module="tests.functional.telemetry.playing_simulator"
+        workspace,
+        *getattr(request, "param", ()),
+        name=f"played-{next(_numbers)}",
+        module="tests.functional.telemetry.playing_simulator",
     )
     try:
         simulated.start()

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from tests.functional.cli.test_commands import vmqos
-from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
-from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, start, steady_groups
+from tests.functional.conftest import MakeVm, WaitFor
+from tests.functional.telemetry.sizing import INTERVAL, SLOW, TWO, free_ways, in_resctrl, told, ways_of
+from tests.functional.telemetry.sizing import agent as agent
+from tests.functional.telemetry.test_confirm import groups, settled, start
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -29,24 +31,12 @@ from vmqos.cli.size import stepping
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
 
-INTERVAL = 0.3
-TWO = {"hw:cache_ways": "2"}
 FITS = {"2": [2 * MIB, 8e8], "more": [3 * MIB, 0.0]}
 """A VM that moves much with two ways, and nothing with three."""
 NEVER_ENOUGH = {"2": [2 * MIB, 0.0], "more": [3 * MIB, [1e8, 9e8]]}
 """A VM that is soon known with two ways; with three it varies so much that it is watched for as long as may be."""
 LAPSED = "nobody asked for it for 5 s"
 """What ends a trial on a machine that stands still for so long: the command is started again then."""
-SLOW = 180.0
-"""Seconds within which a machine that is busy has done what takes it some ten."""
-
-
-@pytest.fixture
-def agent(make_agent: MakeAgent) -> Agent:
-    """An agent that looks often."""
-    made = make_agent({"telemetry": {"interval": str(INTERVAL), "hardware_events": "false"}})
-    made.start()
-    return made
 
 
 @pytest.fixture
@@ -63,26 +53,6 @@ def neighbour(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> RunningVm:
     made = make_vm(TWO, display_name="web-1")
     wait_for(lambda: settled(agent, made), "all tasks being in place", SLOW)
     return made
-
-
-def ways_of(vm: Any) -> set[int]:
-    """How many ways the agent says that a VM has, on any cache."""
-    return {int(mask, 16).bit_count() for mask in vm["masks"].values()}
-
-
-def told(agent: Agent, vm: RunningVm) -> Any:
-    return next(one for one in agent.get("/v1/vms")["vms"] if one["uuid"] == vm.uuid)
-
-
-def in_resctrl(simulator: Simulator, vm: RunningVm) -> set[int]:
-    """How many ways the VM's control group has, on any cache."""
-    text = (simulator.root / f"vmqos.{vm.uuid}" / "schemata").read_text()
-    line = next(line for line in text.splitlines() if line.strip().startswith("L3:"))
-    return {int(part.partition("=")[2], 16).bit_count() for part in line.partition(":")[2].split(";")}
-
-
-def free_ways(agent: Agent) -> set[int]:
-    return {cache["free_ways"] for cache in agent.get("/v1/caches")["caches"]}
 
 
 def grown(agent: Agent, simulator: Simulator, vm: RunningVm, wait_for: WaitFor) -> subprocess.Popen[str]:
@@ -293,153 +263,3 @@ def test_ctrl_c_between_the_vms_of_a_flavor_prints_what_was_found_until_then(
     assert (found["ways"], [one["vm"] for one in found["vms"]], found["ended"]) == (3, [busy.uuid], "Ctrl-C")
     wait_for(lambda: in_resctrl(simulator, idle) == {2} and free_ways(agent) == before, "the ways being free", SLOW)
     wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
-
-
-# VMs without ways of their own: one that is promised nothing, and one that shares the ways of its class.
-
-SHARED = {**TWO, "hw:cache_policy": "shared"}
-NEEDS_THREE = {"1": [1 * MIB, 9e8], "2": [2 * MIB, 8e8], "more": [3 * MIB, 0.0]}
-NO_OWN = pytest.mark.parametrize(
-    ("specs", "words", "first"), [({}, ("--from", "1"), 1), (SHARED, (), 2)], ids=["nothing promised", "in a class"]
-)
-"""What a VM is promised, what the operator has to say, and with how many ways the VM begins."""
-
-
-def beside(agent: Agent, make_vm: MakeVm, wait_for: WaitFor, specs: dict[str, str]) -> tuple[RunningVm, ...]:
-    """A VM, another one of the same flavor, and one with two ways of its own."""
-    made = make_vm(specs, display_name="db-1"), make_vm(specs, display_name="db-2"), make_vm(TWO, display_name="web-1")
-    wait_for(lambda: settled(agent, *made), "all tasks being in place", SLOW)
-    return made
-
-
-def has_own(simulator: Simulator, vm: RunningVm) -> bool:
-    """Whether a VM is in a control group of its own."""
-    try:
-        return bool((simulator.root / f"vmqos.{vm.uuid}" / "tasks").read_text().split())
-    except FileNotFoundError:
-        return False
-
-
-@NO_OWN
-def test_a_vm_without_ways_of_its_own_has_some_one_after_the_other_and_is_where_it_was_at_the_end(
-    specs: dict[str, str],
-    words: tuple[str, ...],
-    first: int,
-    patient_agent: Agent,
-    simulator: Simulator,
-    make_vm: MakeVm,
-    wait_for: WaitFor,
-) -> None:
-    agent = patient_agent
-    vm, alike, other = beside(agent, make_vm, wait_for, specs)
-    play(simulator, {vm.uuid: NEEDS_THREE, alike.uuid: AT_REST, other.uuid: AT_REST})
-    if words:
-        refused = vmqos(agent, "size", vm.uuid, "--yes")
-        assert (refused.returncode, refused.stdout) == (1, "") and "such as --from 1" in refused.stderr
-        with pytest.raises(AgentRefused, match=r"may have fewer to fill, .* \(may_fill_fewer=true\)"):
-            AgentClient(str(agent.socket)).begin_trial(vm.uuid, "key", "hw:cache_ways=1")
-        assert agent.get("/v1/health")["trial"] is None
-    before, told_before = steady_groups(agent, simulator, wait_for), told(agent, vm)
-    last, seen = agent.get("/v1/events")["last"], list[Any]()
-    running = start(agent, "size", vm.uuid, *words, "--most", "4", "--yes", "-f", "json", is_patient=True)
-    while running.poll() is None:
-        seen.append({one["uuid"]: one for one in agent.get("/v1/vms")["vms"]})
-        time.sleep(INTERVAL / 3)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
-    assert (found["ways"], found["has"], found["first"], found["tried"], found["more"]) == (3, 0, first, 4, 3)
-    assert [one["ways"] for one in found["curve"]] == list(range(first, 5))
-    (remembered,) = agent.get("/v1/sizes")["sizes"]
-    assert remembered["uuid"] == vm.uuid and [one["ways"] for one in remembered["curve"]] == list(range(first, 5))
-    own = f"vmqos.{vm.uuid}"
-    assert {min(ways_of(vms[vm.uuid])) for vms in seen if vms[vm.uuid]["group"] == own} >= {first, 4}
-    for vms in seen:
-        assert [vms[one.uuid]["state"] for one in (vm, alike, other)] == [told_before["state"]] * 2 + ["kept"]
-        assert ways_of(vms[other.uuid]) == {2}
-        if specs:
-            assert min(ways_of(vms[vm.uuid])) >= 2 and ways_of(vms[alike.uuid]) == {2}
-    wait_for(lambda: is_as_before(simulator, before), "everything being as before", SLOW)
-    now = told(agent, vm)
-    for field in ("state", "group", "masks", "reason", "outside_at_start", "outside_later"):
-        assert now[field] == told_before[field], field
-    events = [one for one in agent.get(f"/v1/events?after={last}")["events"] if one["kind"] == "promise"]
-    state = told_before["state"]
-    assert [(one["uuid"], one["state"], one["reason_code"]) for one in events] == [
-        (vm.uuid, state, "trial"),
-        (vm.uuid, state, ""),
-    ]
-
-
-@NO_OWN
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_vm_without_ways_of_its_own_is_where_it_was_some_seconds_after_the_command_was_ended(
-    specs: dict[str, str],
-    words: tuple[str, ...],
-    first: int,
-    number: signal.Signals,
-    agent: Agent,
-    simulator: Simulator,
-    make_vm: MakeVm,
-    wait_for: WaitFor,
-) -> None:
-    vm, alike, other = beside(agent, make_vm, wait_for, specs)
-    play(simulator, dict.fromkeys((vm.uuid, alike.uuid, other.uuid), AT_REST))
-    before, told_before = steady_groups(agent, simulator, wait_for), told(agent, vm)
-    running = start(agent, "size", vm.uuid, *words, "--yes")
-    wait_for(lambda: has_own(simulator, vm) or running.poll() is not None, "ways of its own", SLOW)
-    assert running.poll() is None, running.communicate()
-    assert in_resctrl(simulator, vm) == {first}
-    running.send_signal(number)
-    out, err = running.communicate(timeout=SLOW)
-    assert (running.returncode, out) == (130 if number == signal.SIGINT else -number, ""), err
-    wait_for(lambda: is_as_before(simulator, before), "everything being as before", SLOW)
-    wait_for(lambda: settled(agent, vm, alike, other), "all tasks being in place", SLOW)
-    now = told(agent, vm)
-    assert (now["group"], now["state"], now["masks"]) == tuple(told_before[key] for key in ("group", "state", "masks"))
-    assert agent.get("/v1/health")["trial"] is None
-
-
-@NO_OWN
-def test_a_vm_without_ways_of_its_own_is_where_it_was_once_the_agent_was_killed_and_started_again(
-    specs: dict[str, str],
-    words: tuple[str, ...],
-    first: int,
-    agent: Agent,
-    simulator: Simulator,
-    make_vm: MakeVm,
-    wait_for: WaitFor,
-) -> None:
-    vm, alike, other = beside(agent, make_vm, wait_for, specs)
-    before = steady_groups(agent, simulator, wait_for)
-    running = start(agent, "size", vm.uuid, *words, "--yes")
-    wait_for(lambda: has_own(simulator, vm) or running.poll() is not None, "ways of its own", SLOW)
-    assert running.poll() is None, running.communicate()
-    agent.kill()
-    running.communicate(timeout=SLOW)
-    assert running.returncode == 1
-    agent.start()
-    wait_for(lambda: groups(simulator).keys() == before.keys(), "the VM having no group of its own", SLOW)
-    wait_for(lambda: settled(agent, vm, alike, other), "all tasks being in place", SLOW)
-    where = {name: inside for name, (_, inside, _) in before.items()}
-    wait_for(lambda: {name: one[1] for name, one in groups(simulator).items()} == where, "each in its place", SLOW)
-
-
-def test_vms_of_a_flavor_without_ways_are_sized_one_after_the_other(
-    patient_agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
-) -> None:
-    agent = patient_agent
-    busy, idle = (make_vm(flavor=Flavor("m1.small", {}), display_name=name) for name in ("db-1", "web-1"))
-    wait_for(lambda: settled(agent, busy, idle), "all tasks being in place", SLOW)
-    play(simulator, {busy.uuid: NEEDS_THREE, idle.uuid: {"1": AT_REST, "more": AT_REST}})
-    before = steady_groups(agent, simulator, wait_for)
-    arguments = ("size", "--flavor", "m1.small", "--from", "1", "--most", "4", "--yes", "-f", "json")
-    running = start(agent, *arguments, is_patient=True)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
-    assert (found["ways"], found["has"], found["first"], found["more"]) == (3, 0, 1, 3)
-    assert {one["vm"]: one["ways"] for one in found["vms"]} == {busy.uuid: 3, idle.uuid: 1}
-    assert set(found["cost"].values()) == {6} and found["extra_spec"] == "hw:cache_ways=3"
-    assert found["command"] == "openstack flavor set --property hw:cache_ways=3 m1.small"
-    wait_for(lambda: is_as_before(simulator, before), "everything being as before", SLOW)

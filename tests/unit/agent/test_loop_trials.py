@@ -404,7 +404,8 @@ def test_a_vm_without_ways_of_its_own_has_some_for_a_while_and_is_where_it_was_w
     vm, alike, other = beside_one_alike(host, specs)
     before, told, free = layout_of(host), host.agent.snapshot.vms[vm], free_on(host)
     of_alike, bandwidth = host.agent.snapshot.vms[alike].allocation, limits_on(host, vm)
-    newest = host.agent.events.after(0)["last"]
+    newest, name = host.agent.events.after(0)["last"], f"vmqos.{vm}"
+    (place,) = (control for control, (_, inside, _) in before.items() if name in inside)
     for ways in range(least, free + 1):
         try_ways(host, vm, ways, may_fill_fewer=True)
         host.settle()
@@ -412,6 +413,7 @@ def test_a_vm_without_ways_of_its_own_has_some_for_a_while_and_is_where_it_was_w
         assert found is not None and found[1], "it is in force"
         assert counts_of(host, vm) == {ways} and counts_of(host, other) == {2}
         assert host.state(vm) is told.allocation.state and limits_on(host, vm) == bandwidth
+        assert name in layout_of(host)[place][1] and trials.left_bytes(host.agent, vm) is not None, "that is counted"
         own = set(values_on(host, vm, "L3"))
         for one in (alike, other):
             assert all(not int(mask, 16) & int(mine, 16) for mask in values_on(host, one, "L3") for mine in own)
@@ -422,7 +424,7 @@ def test_a_vm_without_ways_of_its_own_has_some_for_a_while_and_is_where_it_was_w
         try_ways(host, vm, free + 1, may_fill_fewer=True)
     host.agent.trials.end("key")
     host.settle()
-    assert layout_of(host) == before and free_on(host) == free
+    assert layout_of(host) == before and free_on(host) == free and trials.left_bytes(host.agent, vm) is None
     after = host.agent.snapshot.vms[vm]
     assert (after.allocation, after.outside) == (told.allocation, told.outside)
     events = [one for one in host.agent.events.after(newest)["events"] if one["uuid"] == vm]

@@ -14,7 +14,7 @@ from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.observe.flavor_request import CACHETUNE, NO_EXTRA_SPECS, FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import LEASE, LONGEST, LONGEST_OF_WAYS, Trial, TrialRefused, Trials
-from vmqos.allocation import Allocation, Plan, PromiseState, Request
+from vmqos.allocation import Allocation, Plan, PromiseState, Request, Split
 from vmqos.daemon.backoff import Failure
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process
@@ -268,6 +268,55 @@ def test_a_vm_whose_ways_are_not_all_of_its_tasks_alone_gets_none_to_try(request
     for one in (MORE, FEWER):
         assert why in trial.why_not(request_, 6, may_fill_fewer=one.may_fill_fewer)
         assert trial.applied(request_, VM, one) is request_
+
+
+APART = CacheRequest(code_ways=2, data_ways=3)
+MORE_DATA = replace(MORE, ways=7, limit=7, code=2)
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "wants"),
+    [
+        (2, 5, CacheRequest(code_ways=2, data_ways=5)),
+        (4, 3, CacheRequest(code_ways=4, data_ways=3)),
+        (1, 1, APART),
+    ],
+)
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_a_vm_with_ways_for_code_and_data_apart_has_more_of_the_one_and_never_fewer_of_the_other(
+    code: int, data: int, wants: CacheRequest, policy: CachePolicy
+) -> None:
+    asked = replace(APART, policy=policy)
+    found = trial.applied(FlavorRequest(asked, asked), VM, replace(MORE, ways=code + data, code=code))
+    assert (found.wants, found.asked) == (wants, asked)
+    assert trial.tries_ways(found) is (wants != asked)
+    place = trial.kept_place(found, replace(ASKED, wants=wants))
+    assert (place and place.wants) == (asked if policy is CachePolicy.SHARED else None)
+    assert f"{code} ways for code and {data} for data" in found.trial.text
+
+
+def test_ways_for_code_and_data_apart_are_tried_on_vms_that_have_such_alone() -> None:
+    for asked in (None, OWN):
+        request = FlavorRequest(asked, asked)
+        assert "no ways for code and for data apart" in trial.why_not(request, 7, code=2, may_fill_fewer=True)
+        assert trial.applied(request, VM, replace(MORE_DATA, may_fill_fewer=True)) is request
+    assert "some of its vCPUs" in trial.why_not(FlavorRequest(asked=replace(APART, vcpus=frozenset({0}))), 7, code=2)
+
+
+@pytest.mark.parametrize(("code", "ways", "goes_on"), [(2, 8, True), (3, 8, True), (3, 7, False), (None, 9, False)])
+def test_a_trial_of_ways_apart_goes_on_with_no_fewer_of_either(code: int | None, ways: int, goes_on: bool) -> None:
+    further = replace(MORE_DATA, code=code, ways=ways)
+    assert further.goes_on_from(MORE_DATA) is goes_on
+    assert not MORE_DATA.goes_on_from(MORE)
+
+
+@pytest.mark.parametrize(("data", "is_in_force"), [(0b1111100, True), (0b111100, False), (None, False)])
+def test_ways_apart_are_in_force_once_the_vm_has_so_many_of_both(data: int | None, is_in_force: bool) -> None:
+    parts = {} if data is None else {0: Split(CapacityBitmask(0b11), CapacityBitmask(data))}
+    masks = {0: CapacityBitmask(0b1111111)}
+    given = Allocation(PromiseState.KEPT, f"vmqos.{UUID}", masks, splits=parts)
+    found = limited(request=trial.applied(FlavorRequest(APART, APART), VM, MORE_DATA), allocation=given)
+    assert trial.is_in_force(found.vms[UUID], MORE_DATA) is is_in_force
 
 
 def test_a_limit_tries_no_ways_and_keeps_no_place() -> None:

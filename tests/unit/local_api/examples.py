@@ -257,6 +257,7 @@ def found_size(**changes: Any) -> Any:
         "at_least": False,
         "counted": True,
         "steady": True,
+        "part": "",
         "curve": [
             {"ways": ways, "missed": missed, "traffic_part": None, "slower": slower}
             for ways, (missed, slower) in curve.items()

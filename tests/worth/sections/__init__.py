@@ -15,6 +15,7 @@ from tests.worth.sections import (
     guest_mixes,
     halves,
     jitter,
+    leaving,
     mixes,
     neighbours,
     pseudo_locked,
@@ -33,5 +34,6 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "neighbours": neighbours.section,
     "guest_mixes": guest_mixes.section,
     "size": size.section,
+    "leaving": leaving.section,
 }
 """By experiment, in the order of the report."""

@@ -60,9 +60,9 @@ def sized(loads: Sequence[Load], seed: int, *, counted: bool = True) -> Sized:
         for ways in range(BASE, WAYS - OTHERS + 1):
             machine.set_ways(VM, (1 << ways) - 1)
             before, samples = machine.curve(VM), list[Sample]()
-            for counters in _each_second(machine):
+            for counters in each_second(machine, VM):
                 seconds += 1
-                samples.append(_sample(float(seconds), counters, counted))
+                samples.append(sample(float(seconds), counters, counted=counted))
                 if law.is_enough(samples):
                     break
             points.append(law.point(ways, samples))
@@ -105,13 +105,18 @@ def _start(machine: Machine, loads: Sequence[Load], seed: int) -> Task:
     return machine.start(loads, cpu=0, rmid=VM, closid=VM, seed=seed, scattered=True)
 
 
-def _each_second(machine: Machine) -> Iterator[Counters]:
+def each_second(machine: Machine, rmid: int) -> Iterator[Counters]:
+    """What was counted in each second, for ever."""
     while True:
-        before = machine.counters(VM)
+        before = machine.counters(rmid)
         machine.run(1.0)
-        yield machine.counters(VM) - before
+        yield machine.counters(rmid) - before
 
 
-def _sample(time: float, counters: Counters, counted: bool) -> Sample:
+def sample(time: float, counters: Counters, *, counted: bool) -> Sample:
+    """A second as insight has it.
+
+    :param counted: whether there is a PMU.
+    """
     counts = Counts(counters.cycles, counters.instructions, counters.llc_references, counters.llc_misses)
     return Sample(time, {0: float(counters.occupancy)}, float(counters.total_bytes), counts if counted else None)

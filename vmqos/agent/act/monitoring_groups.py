@@ -91,6 +91,7 @@ class MonitoringGroups:
         controls: Mapping[str, str],
         unseen: Set[str],
         parted: Set[str],
+        left: Mapping[str, str],
         share: LockShare,
     ) -> Arranged:
         """Make and move the monitoring groups that VMs need, and name those that they no longer need.
@@ -98,12 +99,14 @@ class MonitoringGroups:
         :param controls: the control group of each VM by UUID, in order of arrival; the default group is "".
         :param unseen: UUIDs of VMs that run and could not be looked at: their groups stay.
         :param parted: UUIDs of VMs of which some tasks are in the default group, even if they have a control group.
+        :param left: the control groups that VMs have left for a while, by UUID. The VM's monitoring group stays there:
+            it counts what the VM brought in before, and still finds.
         :param share: the time that this pass has.
         """
         wanted = [
             (uuid, control)
             for uuid, own in controls.items()
-            for control in ((own, "") if uuid in parted and own else (own,))
+            for control in dict.fromkeys((own, *([""] if uuid in parted and own else []), left.get(uuid, own)))
             if control != vm_group(uuid)
         ]
         plan = monitoring_plan.plan(now, wanted)

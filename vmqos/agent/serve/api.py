@@ -43,12 +43,11 @@ TRIALS = "/v1/trials/"
 SIZES = "/v1/sizes"
 
 FLAVOR_PARAMETERS = ("spec", "error", "process")
-TRIAL_PARAMETERS = (
-    "key",
-    *(key.name for key in (extra_specs.WAYS, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)),
-    contract.MAY_FILL_FEWER,
-)
-SIZE_PARAMETERS = ("pid", "ways", "at_least", "counted", "steady", "curve")
+APART = (extra_specs.CODE_WAYS, extra_specs.DATA_WAYS)
+TRIED = (extra_specs.WAYS, *APART, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
+"""What may be tried on a VM."""
+TRIAL_PARAMETERS = ("key", *(key.name for key in TRIED), contract.MAY_FILL_FEWER)
+SIZE_PARAMETERS = ("pid", "ways", "at_least", "counted", "steady", "part", "curve")
 
 LONGEST_KEY = 64
 """Characters of a client's name for a trial."""
@@ -258,7 +257,7 @@ class Api:
             raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
         except TrialRefused as refusal:
             raise _Answer("409 Conflict", str(refusal)) from refusal
-        return {"trial": trials.told(running)}
+        return {"trial": trials.told(running), "left_bytes": trials.left_bytes(self._agent, uuid)}
 
     def _take_size(self, environ: dict[str, Any], uuid: str) -> contract.Taken:
         if (client := environ["REMOTE_ADDR"]) not in self._triers:
@@ -379,19 +378,17 @@ def _series(query: dict[str, list[str]]) -> frozenset[str] | None:
 
 def _tried(query: dict[str, list[str]]) -> CacheRequest | None:
     """The ways, or the limit of bandwidth, that are to be tried; ``None`` where neither is named."""
-    named = {
-        key: query[key.name][-1]
-        for key in (extra_specs.WAYS, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
-        if key.name in query
-    }
+    named = {key: query[key.name][-1] for key in TRIED if key.name in query}
     if not named:
         return None
-    if len(named) > 1:
+    if len(named) > 1 and tuple(named) != APART:
         raise _Answer("400 Bad Request", f"name one of these alone: {' or '.join(key.name for key in named)}")
-    ((key, text),) = named.items()
-    if not key.takes(text):
-        raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
-    return CacheRequest(**{key.field: key.read(text)})  # type: ignore[arg-type]
+    if len(named) == 1 and (key := next(iter(named))) in APART:
+        raise _Answer("400 Bad Request", f"{key.name} alone can't be: name {' and '.join(one.name for one in APART)}")
+    for key, text in named.items():
+        if not key.takes(text):
+            raise _Answer("400 Bad Request", f"{key.name}={text[:20]!r} can't be: {key.allowed}")
+    return CacheRequest(**{key.field: key.read(text) for key, text in named.items()})  # type: ignore[arg-type]
 
 
 def _may_fill_fewer(query: dict[str, list[str]], wants: CacheRequest) -> bool:

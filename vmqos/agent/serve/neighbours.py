@@ -14,6 +14,7 @@ from vmqos import insight
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.history import Columns
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
+from vmqos.agent.serve.advice import beside_promises
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import caches as both_levels
@@ -103,9 +104,10 @@ class Neighbours:
         began, found = time.monotonic(), None
         try:
             read, caches = self._recent.columns()
-            host = host_of(self._snapshot())
+            snapshot = self._snapshot()
+            host = host_of(snapshot)
             series = series_of(read, caches, host)
-            judged = insight.judge_series(host, read.times, series)
+            judged = beside_promises(insight.judge_series(host, read.times, series), host, snapshot.vms)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
             # That this process may count them does not say that there is anything to count.
             counted = any(value == value for uuid in series for value in read.vms[uuid].get(NAMES[0], ()))

@@ -95,6 +95,7 @@ def parsed(query: Query) -> contract.FoundSize:
         "at_least": _truth("at_least", query),
         "counted": counted,
         "steady": _truth("steady", query),
+        "part": _part(query),
         "curve": curve,
     }
 
@@ -126,6 +127,14 @@ def _whole(name: str, query: Query) -> int:
     if not _WHOLE.fullmatch(text):
         raise _bad(name, text, "an integer from 1 up, of 10 digits at most")
     return int(text)
+
+
+def _part(query: Query) -> contract.WaysFor:
+    match query.get("part", [""])[-1]:
+        case "" | "code" | "data" as part:
+            return part
+        case other:
+            raise _bad("part", other, "code or data")
 
 
 def _truth(name: str, query: Query) -> bool:

@@ -17,8 +17,16 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState, Request
 from vmqos.allocation.rights.claims import bandwidth
 from vmqos.extra_specs import CacheRequest
+from vmqos.group_names import vm_group
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
+from vmqos.resctrl import monitoring
+from vmqos.resctrl.exceptions import ResctrlError
+from vmqos.resctrl.filesystem import join
+from vmqos.resctrl.groups import MON_GROUPS
+from vmqos.telemetry.model import LLC_OCCUPANCY
+
+OF_L3 = f"{monitoring.MON_DATA}/mon_L3_"
 
 NO_BANDWIDTH = (
     "this host's memory bandwidth can't be throttled by resctrl: a trial needs MBA in the CPU and in the kernel "
@@ -32,7 +40,8 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     A trial of ways that runs goes on with more of them, if its own client asks for that.
 
     :param key: the client's name for it.
-    :param wants: what is tried: ``ways``, or the limit, ``bandwidth_percent`` or ``bandwidth_mbps``.
+    :param wants: what is tried: ``ways``, or ``code_ways`` and ``data_ways``; or the limit, ``bandwidth_percent`` or
+        ``bandwidth_mbps``.
     :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
     :raises KeyError: if no VM of that UUID runs here.
     :raises vmqos.agent.trial.TrialRefused: if it may not begin.
@@ -44,14 +53,15 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     if agent.flavors.is_on and flavor_request.lacks_specs(record.observed):
         # A restarted agent would not know at once what the VM had before.
         raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
-    if why := _why_not(record, wants.ways, may_fill_fewer=may_fill_fewer):
+    ways = wants.l3_ways or None
+    if why := _why_not(record, ways, code=wants.code_ways, may_fill_fewer=may_fill_fewer):
         raise TrialRefused(_refused(record, why))
-    if wants.ways is None:
+    if ways is None:
         made = _limit(snapshot, resctrl, record, key, wants)
     else:
-        process = record.observed.vm.process
+        process, code = record.observed.vm.process, wants.code_ways
         made = Trial(
-            key, uuid, process, None, None, wants.ways, trial.WAYS, ways=wants.ways, may_fill_fewer=may_fill_fewer
+            key, uuid, process, None, None, ways, trial.WAYS, ways=ways, may_fill_fewer=may_fill_fewer, code=code
         )
     if why := _what_it_costs(snapshot, resctrl, record, made):
         raise TrialRefused(_refused(record, why))
@@ -81,8 +91,8 @@ def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str
     )
 
 
-def _why_not(record: VmRecord, ways: int | None, *, may_fill_fewer: bool) -> str:
-    if why := trial.why_not(record.request, ways, may_fill_fewer=may_fill_fewer):
+def _why_not(record: VmRecord, ways: int | None, *, code: int | None, may_fill_fewer: bool) -> str:
+    if why := trial.why_not(record.request, ways, code=code, may_fill_fewer=may_fill_fewer):
         return why
     given = record.allocation
     if given.state not in (PromiseState.KEPT, PromiseState.NONE):
@@ -113,6 +123,26 @@ def _plan(snapshot: Snapshot, resctrl: ResctrlState, requests: Sequence[Request]
 
 def _refused(record: VmRecord, why: str) -> str:
     return f"nothing is tried on VM {record.uuid}: {why}"
+
+
+def left_bytes(agent: Agent, uuid: str) -> int | None:
+    """What a VM still has of the L3 caches where it was before ways of its own were tried on it.
+
+    ``None`` where it has left nothing, or nothing counts it.
+    """
+    snapshot, name = agent.snapshot, vm_group(uuid)
+    record, resctrl = snapshot.vms.get(uuid), snapshot.resctrl
+    if record is None or resctrl is None or not trial.leaves_its_place(record.request):
+        return None
+    places = [control for control, names in resctrl.monitoring_groups.items() if name in names]
+    if not places or record.allocation.group != name:
+        return None
+    group, files = join(places[0], MON_GROUPS, name), agent.filesystem
+    try:
+        caches = [one.path for one in monitoring.read_counters(files, group) if one.source.node is None]
+        return sum(int(files.read(group, path, LLC_OCCUPANCY)) for path in caches if path.startswith(OF_L3))
+    except (ResctrlError, ValueError):
+        return None
 
 
 def told(trials: Trials) -> contract.Trial | None:

@@ -32,6 +32,10 @@ class Size(Details):
     now, so it may be slower meanwhile; without --from it is refused. The other VMs without ways have as many fewer to
     fill as are tried.
 
+    A VM with ways for code and for data apart (hw:cache_code_ways, hw:cache_data_ways) is let have more ways for data,
+    or with --part code more for code; the others stay as they are. A VM with ways for some of its vCPUs
+    (hw:cache_vcpus) is refused: its counters are those of all its tasks.
+
     No VM gets less than its flavor promises: not this one, which goes up only, nor any other. If another VM needs the
     ways, it has them at once, and what was counted until then is what is said. Masks of other VMs may be moved
     meanwhile, as for any VM that comes. However this ends, the ways are given back: Ctrl-C gives them back at once, and
@@ -59,6 +63,7 @@ class Size(Details):
         vmqos size web-1
         vmqos size web-1 --most 6
         vmqos size batch-1 --from 1
+        vmqos size jit-1 --part code
         vmqos size web-1 --yes -f json
         vmqos size web-1 --yes -f value -c ways
         vmqos size --flavor c2.cache2 --vms 6
@@ -89,6 +94,12 @@ class Size(Details):
             type=whole_number(1),
             help="begin with so many ways; those that it is promised, unless given, and never fewer. A VM that is "
             "promised none needs this: it may fill more now, and so be slower meanwhile",
+        )
+        parser.add_argument(
+            "--part",
+            choices=stepping.PARTS,
+            default="",
+            help="try ways for data, or for code, of a VM with ways for both apart; those for data, unless given",
         )
         parser.add_argument(
             "--most",
@@ -156,7 +167,7 @@ class Size(Details):
         return found if is_for_machines(parsed_args) else flavor_view.flat(found)
 
     def _room(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace, vm: contract.Vm) -> Room:
-        room = stepping.find(agent, vm, parsed_args.first, parsed_args.most)
+        room = stepping.find(agent, vm, parsed_args.first, parsed_args.most, parsed_args.part)
         stepping.check(room, interval)
         return room
 

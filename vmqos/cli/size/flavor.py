@@ -70,9 +70,14 @@ class FlavorSized:
         return flavor_size([one.found for one in self.sized]) if self.sized else None
 
     @property
+    def other(self) -> int:
+        """How many ways the other part has, where code and data have ways apart: the most that a VM of them has."""
+        return max((one.room.other for one in self.sized), default=0)
+
+    @property
     def cost(self) -> dict[int, int]:
         """How many more ways all VMs of the flavor here are promised then, by L3 cache; fewer than 0 are freed."""
-        return cost(self.found.knee, map(_promised, self.chosen.vms)) if self.found is not None else {}
+        return cost(self.found.knee + self.other, map(_promised, self.chosen.vms)) if self.found is not None else {}
 
 
 def running(vms: Sequence[contract.Vm], flavor: str) -> list[contract.Vm]:

@@ -29,6 +29,7 @@ def question(chosen: Chosen) -> str:
     whole = units.duration(LONGEST * len(rooms))
     if all(room.base for room in rooms):
         will = "have more ways than they have"
+        will = f"{will} for {rooms[0].part}" if rooms[0].part else will
     else:
         first = min(room.first for room in rooms)
         will = f"{'leave their class and ' if any(room.is_in_class for room in rooms) else ''}have ways for themselves"
@@ -61,13 +62,16 @@ def status(sized: FlavorSized) -> int:
 def fields(sized: FlavorSized) -> dict[str, Any]:
     """What came of it, for programs; what is not known is ``None``."""
     found, chosen = sized.found, sized.chosen
+    room = sized.sized[0].room if sized.sized else None
     return {
         "flavor": chosen.flavor,
         "ways": found and found.knee,
         "at_least": found and found.is_least,
         "has": found and _base(sized),
         "first": found and max(one.room.first for one in sized.sized),
-        "more": found and found.knee - _base(sized),
+        "part": room and room.part,
+        "other_ways": room.other if room and room.part else None,
+        "more": found and found.knee - _base(sized) + (0 if _base(sized) else sized.other),
         "fewer_do": found and found.fewer,
         "running": len(chosen.vms),
         "cost": _by_name(sized.cost),
@@ -75,8 +79,8 @@ def fields(sized: FlavorSized) -> dict[str, Any]:
         "ended": sized.ended,
         "counted": found and found.is_counted,
         "steady": found and found.is_steady,
-        "extra_spec": found and " ".join(view.specs(found.knee, chosen.vms[0])),
-        "command": found and view.command(chosen.vms[0], found.knee),
+        "extra_spec": " ".join(view.specs(found.knee, room)) if found and room else None,
+        "command": view.command(found.knee, room) if found and room else None,
         "seconds": sized.seconds,
         "vms": [view.fields(one) for one in sized.sized],
         "not_sized": [{"vm": uuid, "reason": reason} for uuid, reason in sized.refused.items()],
@@ -112,7 +116,7 @@ def _verdict(sized: FlavorSized) -> Iterator[Text]:
         yield Text(f"That is nearly as good as all that were tried, for {whom}.")
         if left_out := len(sized.sized) - found.vms:
             yield Text(f"VMs that did other work meanwhile, and don't count: {left_out}.")
-        if not all(room.base for room in rooms):
+        if any(one.left_unseen for one in sized.sized):
             yield Text(f"Of each: {view.LEFT_BEHIND[0].lower()}{view.LEFT_BEHIND[1:]}")
     if left := len(chosen.vms) - len(sized.sized) - len(sized.refused):
         why = f"Not sized, for it ended early ({neutralise(sized.ended)})" if sized.ended else "Not tried, for --vms"
@@ -157,7 +161,7 @@ def _advice(sized: FlavorSized, screen: Terminal) -> Iterator[Text]:
         else:
             lines = [f"More would bring them little. {view.FEWER}", "The extra spec that it needs, and has:"]
         yield from wrapped(map(Text, lines), screen, 0)
-        yield view.to_copy(view.command(chosen.vms[0], found.knee))
+        yield view.to_copy(view.command(found.knee, sized.sized[0].room))
     if not sized.ended:
         yield Text(f"After {units.duration(sized.seconds)}, all have the ways again that they had.", style="dim")
 

@@ -6,8 +6,17 @@ ends this process, the ways are free again some seconds later (:mod:`vmqos.cli.l
 
 A VM in a class begins with as many ways for itself as the class has. A VM that is promised no ways begins with as many
 as the operator says. Both leave ways behind that they filled, and find there what they brought in until other VMs have
-taken it: so they are not watched for :data:`LEAVING` seconds, and the first numbers may look better than they are even
-so.
+taken it. So numbers of ways do not count with which much is left there (:mod:`vmqos.cli.size.leaving`). A VM whose ways
+come to lie elsewhere in part when it gets one more leaves something, too. That is not counted apart, so it is waited
+for.
+
+Of a VM with ways for code and for data apart, those for data are tried, or those for code, while the others stay as
+they are. Code and data fill ways of their own, so what the ones would miss does not depend on how many ways the others
+have. The VM's misses are counted together; so the curve is that of the part that is tried, and above it what the other
+part misses all the time.
+
+A VM with ways for some of its vCPUs is not sized. Its counters are those of all its tasks. The others of these fill
+what no VM has alone, which is less with each way that is tried: they miss more while the vCPUs in question miss less.
 """
 
 from __future__ import annotations
@@ -15,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,6 +33,7 @@ from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, Lease, lease
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name
+from vmqos.cli.size import leaving
 from vmqos.cli.size.tell import tell
 from vmqos.insight import size as law
 from vmqos.insight.model import Sample
@@ -40,9 +50,20 @@ FEWEST = law.FEWEST + 2
 """Samples that a step takes at least: the first tells of the time before it, too."""
 LATE = 3
 """Samples that may be missing before the agent is taken not to count any more."""
-LEAVING = 45.0
-"""Seconds for which a VM that leaves ways behind is not watched, so that other VMs take these."""
-SPEC = "hw:cache_ways={ways}"
+
+Part = contract.WaysFor
+"""Which ways of a VM are tried: those for code, those for data, or those that are for both."""
+PARTS: Sequence[Part] = ("data", "code")
+SPECS: Mapping[Part, str] = {"": "hw:cache_ways", "code": "hw:cache_code_ways", "data": "hw:cache_data_ways"}
+OTHER: Mapping[Part, Part] = {"code": "data", "data": "code"}
+"""The one that stays as it is while the other is tried."""
+
+NOT_APART = "its flavor has no ways for code and for data apart (hw:cache_code_ways), so --part does not suit it"
+SOME_VCPUS = (
+    "its flavor has ways for some of its vCPUs (hw:cache_vcpus). Its counters are those of all its tasks, and the "
+    "others of these have fewer ways to fill with each that is tried, so the curve would not be that of the ways. Size "
+    "a VM instead that does the same, and whose flavor has the ways for all vCPUs: what that one needs is enough"
+)
 
 NO_WAYS = (
     "its flavor promises it no ways (hw:cache_ways), so it fills all that no VM has alone; with ways of its own it may "
@@ -61,6 +82,10 @@ class Room:
     :ivar first: how many it is tried with first.
     :ivar most: how many it is tried with at most.
     :ivar free: how many more it could have.
+    :ivar part: which ways are tried: where code and data have ways apart, these are those of one of the two.
+    :ivar other: how many ways the other one of the two has.
+    :ivar is_cut: whether it was tried with fewer ways than ``first``, too, which do not count.
+    :ivar way_bytes: bytes in a way, of all caches that it runs on; NaN where that is not known.
     """
 
     vm: contract.Vm
@@ -68,6 +93,10 @@ class Room:
     first: int
     most: int
     free: int
+    part: Part = ""
+    other: int = 0
+    way_bytes: float = math.nan
+    is_cut: bool = False
 
     @property
     def is_in_class(self) -> bool:
@@ -81,8 +110,17 @@ class Room:
 
     @property
     def leaving(self) -> float:
-        """Seconds until the ways that it leaves behind are taken by others."""
-        return 0.0 if self.base else LEAVING
+        """Seconds that are waited at most for what it leaves behind at the beginning."""
+        return 0.0 if self.base else leaving.LONGEST
+
+    def bytes_in(self, ways: int) -> float:
+        """How much fits in so many ways, with those of the other part."""
+        return (ways + self.other) * self.way_bytes
+
+    def tried(self, ways: int) -> str:
+        """What the agent is to try, as extra specs."""
+        both: dict[Part, int] = {self.part: ways, OTHER[self.part]: self.other} if self.part else {"": ways}
+        return " ".join(f"{SPECS[part]}={number}" for part, number in both.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +131,8 @@ class Sized:
     :ivar ended: why no further ways were tried; empty where all were.
     :ivar seconds: how long it took.
     :ivar held_before: bytes that a VM without ways of its own held; NaN of any other, or where nothing counts them.
+    :ivar not_counted: numbers of ways that it was tried with, and that do not count, for it found much in others.
+    :ivar left_unseen: whether it left ways that it had filled, and nothing counts what it still finds there.
     """
 
     room: Room
@@ -101,6 +141,8 @@ class Sized:
     ended: str
     seconds: float
     held_before: float = math.nan
+    not_counted: tuple[int, ...] = ()
+    left_unseen: bool = False
 
     @property
     def tried(self) -> int:
@@ -108,20 +150,23 @@ class Sized:
         return self.points[-1].ways
 
 
-def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | None) -> Room:
+def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | None, part: Part = "") -> Room:
     """From how many to how many ways a VM can be tried.
 
     :param first: with how many to begin, as the operator said; ``None``: with those that it is promised.
     :param most: how many at most, as the operator said; ``None``: all that are free.
+    :param part: which of its ways are tried, if it has ways for code and for data apart; those for data unless given.
     :raises vmqos.cli.exceptions.NothingToSize: if it can't be let have ways of its own, or its promise is not kept; or
         if it is promised none, and the operator did not say with how many to begin.
     :raises vmqos.cli.exceptions.NoFreeWays: if there are no others.
     :raises vmqos.cli.exceptions.TooFewFreeWays: if there are too few for a VM that has none of its own.
     """
-    name = display_name(vm)
-    if problem := _why_not(vm):
+    name, apart = display_name(vm), bool(vm.get("code_ways_requested"))
+    if problem := _why_not(vm) or (NOT_APART if part and not apart else ""):
         raise exceptions.NothingToSize(vm=name, problem=problem)
-    promised = max(_ways(vm).values()) if vm["ways_requested"] else 0
+    part = (part or "data") if apart else ""
+    promised = max(_ways(vm, part).values()) if vm["ways_requested"] else 0
+    other = max(_ways(vm, OTHER[part]).values()) if part else 0
     if first is None:
         if not promised:
             raise exceptions.NothingToSize(vm=name, problem=NO_WAYS)
@@ -138,13 +183,15 @@ def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | Non
     else:
         base, free = promised, _free(agent, map(int, vm["masks"]), "free_ways")
     least = min(free, key=lambda cache: free[cache], default=None)
-    reach = base + free[least] if least is not None else 0
+    # A VM that leaves its class needs ways for the other part, too.
+    reach = base + free[least] - (0 if base else other) if least is not None else 0
     if least is None or reach <= first:
         cache = "-" if least is None else least
         if base:
             raise exceptions.NoFreeWays(cache=cache, ways=first, vm=name)
         raise exceptions.TooFewFreeWays(cache=cache, free=reach, ways=first, vm=name)
-    return Room(vm, base, first, reach if most is None else min(most, reach), free[least])
+    way_bytes = _way_bytes(agent, free)
+    return Room(vm, base, first, reach if most is None else min(most, reach), free[least], part, other, way_bytes)
 
 
 def is_in_class(vm: contract.Vm) -> bool:
@@ -156,10 +203,8 @@ def _why_not(vm: contract.Vm) -> str:
     """Why a VM can't be let have ways of its own, whatever the operator says; empty where it can."""
     if vm.get("reason_code") == "cachetune":
         return vm["reason"]
-    if vm.get("code_ways_requested") or vm.get("data_ways_requested"):
-        return "its flavor has ways for code and for data apart, and only ways for both are tried"
     if vm.get("vcpus_requested"):
-        return "its flavor has ways for some of its vCPUs (hw:cache_vcpus), and only these would have more"
+        return SOME_VCPUS
     if vm["state"] not in ("kept", "none") or (vm["ways_requested"] and not vm["masks"]):
         return f"its promise is {vm['state']} now: {vm['reason']}"
     return ""
@@ -174,6 +219,12 @@ def _free(agent: AgentClient, caches: Iterable[int], field: Literal["free_ways",
     found = {one["id"]: one[field] for one in agent.caches() if one["resource"] == "L3"}
     # Where nothing says which caches it may run on, it gets ways on each.
     return {cache: ways for cache, ways in found.items() if not wanted or cache in wanted}
+
+
+def _way_bytes(agent: AgentClient, caches: Iterable[int]) -> float:
+    """Bytes in a way, of these L3 caches together; NaN where one of them is not known."""
+    sizes = {one["id"]: one["way_bytes"] for one in agent.caches() if one["resource"] == "L3"}
+    return sum(sizes.get(cache) or math.nan for cache in caches)
 
 
 def free_ways(agent: AgentClient) -> dict[int, int]:
@@ -205,15 +256,22 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     :raises vmqos.cli.exceptions.NotCounted: if what the VM does is not known.
     :raises vmqos.cli.exceptions.NotPutBack: if the VM does not have again what it had.
     """
-    began, points, ended = time.monotonic(), list[Point](), ""
+    began, points, ended, moved = time.monotonic(), list[Point](), "", False
+    lies, left_bytes = _lies(room.vm), dict[int, float]()
     before = math.nan if room.base else _held(agent, room.vm["uuid"])
     with lease(agent, room.vm, _has, _told) as held:
         for ways in range(room.first, room.most + 1):
             try:
-                left = held.begin(SPEC.format(ways=ways), may_fill_fewer=room.may_fill_fewer)["seconds_left"]
-                wait = room.leaving if ways == room.first else 0.0
+                left = held.begin(room.tried(ways), may_fill_fewer=room.may_fill_fewer)["seconds_left"]
+                wait, now = room.leaving if ways == room.first else 0.0, _lies_now(held)
+                if (room.base or ways > room.first) and any(bits & ~now.get(where, 0) for where, bits in lies.items()):
+                    wait, moved = leaving.LONGEST, True
+                lies = now or lies
                 budget = max(FEWEST * interval, (left - SPARE - wait) / (room.most - ways + 1))
-                samples = _watched(held, room, interval, (wait, budget), functools.partial(report, ways))
+                if wait:
+                    _wait_until_gone(held, room.bytes_in(ways), functools.partial(report, ways, 0.0))
+                samples = _watched(held, room, interval, budget, functools.partial(report, ways))
+                left_bytes[ways] = math.nan if room.base else held.left()
             except (AgentRefused, exceptions.TrialLost) as error:
                 if len(points) < 2:
                     raise
@@ -221,18 +279,43 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                 ended = why(error)
                 break
             points.append(law.point(ways, samples))
-            # What a VM misses at first that has left ways behind may be too little.
-            is_known = bool(room.base) or len(points) > 1
+            # What a VM misses that has left ways behind may be too little.
+            is_known = bool(room.base) or (len(points) > 1 and leaving.counts(left_bytes[ways], room.bytes_in(ways)))
             if ways < room.most and is_known and points[-1].missed <= law.SURE:
                 ended = f"with {ways} ways it misses next to nothing"
                 break
+    counted = _counted(room, points, left_bytes)
     try:
-        found = law.size(points)
+        found = law.size(counted)
     except ValueError as error:
         raise exceptions.NotCounted(vm=display_name(room.vm), problem=error) from error
-    sized = Sized(room, found, tuple(points), ended, time.monotonic() - began, before)
-    tell(agent, room.vm, found)
+    is_seen = math.isfinite(room.way_bytes) and not any(map(math.isnan, left_bytes.values()))
+    sized = Sized(
+        replace(room, first=counted[0].ways, is_cut=counted[0] is not points[0]),
+        found,
+        tuple(counted),
+        ended,
+        time.monotonic() - began,
+        before,
+        tuple(one.ways for one in points if one not in counted),
+        left_unseen=moved or not (room.base or is_seen),
+    )
+    tell(agent, room.vm, found, room.part)
     return sized
+
+
+def _counted(room: Room, points: Sequence[Point], left: Mapping[int, float]) -> list[Point]:
+    """What a VM did with those numbers of ways with which it found little in ways that it had left.
+
+    :param left: bytes that were left there, by ways.
+    :raises vmqos.cli.exceptions.LivesOnMore: if there are too few of them to say anything.
+    """
+    counted = [one for one in points if leaving.counts(left[one.ways], room.bytes_in(one.ways))]
+    if len(counted) > 1 or (counted and counted[0].missed <= law.ENOUGH):
+        return counted
+    last = [one.ways for one in points if one not in counted][-1]
+    left_then, fits = units.size(left[last]), units.size(room.bytes_in(last))
+    raise exceptions.LivesOnMore(vm=display_name(room.vm), ways=last, left=left_then, fits=fits)
 
 
 def why(error: exceptions.CommandError | LocalApiError) -> str:
@@ -240,28 +323,37 @@ def why(error: exceptions.CommandError | LocalApiError) -> str:
     return str(error.values.get("problem") or error.values.get("text") or error)
 
 
-def _watched(
-    held: Lease, room: Room, interval: float, times: tuple[float, float], report: Callable[[float], None]
-) -> list[Sample]:
+def _watched(held: Lease, room: Room, interval: float, budget: float, report: Callable[[float], None]) -> list[Sample]:
     """The samples of a VM, once they are enough, or have taken long enough.
 
-    :param times: in how many seconds they begin, and how many seconds they may take then.
+    :param budget: how many seconds they may take.
     :param report: is told the part of this time that has passed.
     :raises vmqos.cli.exceptions.NotCounted: if there are none.
     """
-    wait, budget = times
-    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time() + wait
+    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time()
     while True:
         held.renew()
         # A sample tells of the time since the one before, so the first does not count.
         found = [one for one in ask.samples(client, began)["samples"].get(uuid, []) if one["time"] > began][1:]
         samples, passed = list(map(ask.plain, found)), time.time() - began
-        report(min(1.0, (wait + passed) / (wait + budget)))
+        report(min(1.0, passed / budget))
         if law.is_enough(samples) or (samples and passed >= budget):
             return samples
         if passed >= budget + max(PATIENCE, LATE * interval):
             raise exceptions.NotCounted(vm=display_name(room.vm), problem="the agent does not read its counters")
         time.sleep(PAUSE)
+
+
+def _wait_until_gone(held: Lease, fits: float, report: Callable[[], None]) -> None:
+    """Wait until what a VM left in other ways is gone, or waiting for it is of no use any more.
+
+    :param fits: bytes that fit in its ways.
+    """
+    ends, left = time.monotonic() + leaving.LONGEST, list[float]()
+    while time.monotonic() < ends and not leaving.is_gone(left, fits):
+        report()
+        time.sleep(min(leaving.LOOK, max(0.0, ends - time.monotonic())))
+        left.append(held.left())
 
 
 def _held(agent: AgentClient, uuid: str) -> float:
@@ -270,9 +362,28 @@ def _held(agent: AgentClient, uuid: str) -> float:
     return sum(last[0]["occupancy"].values()) if last and last[0]["occupancy"] else math.nan
 
 
-def _ways(vm: contract.Vm) -> dict[str, int]:
+def _masks(vm: contract.Vm, part: Part = "") -> Mapping[str, str]:
+    """The ways that a VM has for code, or for data, or for both."""
+    return vm.get("code_masks", {}) if part == "code" else vm.get("data_masks", {}) if part else vm["masks"]
+
+
+def _ways(vm: contract.Vm, part: Part = "") -> dict[str, int]:
     """How many ways the VM has, by cache."""
-    return {cache: units.parse_mask(mask).bit_count() for cache, mask in vm["masks"].items()}
+    return {cache: units.parse_mask(mask).bit_count() for cache, mask in _masks(vm, part).items()}
+
+
+def _lies(vm: contract.Vm) -> dict[tuple[Part, str], int]:
+    """Where the VM's ways lie, by what they are for and the cache."""
+    parts: tuple[Part, ...] = ("code", "data") if vm.get("code_masks") else ("",)
+    return {(part, cache): units.parse_mask(mask) for part in parts for cache, mask in _masks(vm, part).items()}
+
+
+def _lies_now(held: Lease) -> dict[tuple[Part, str], int]:
+    """Where they lie now; empty where the VM has ended, or the agent does not say."""
+    try:
+        return next((_lies(vm) for vm in held.client.vms() if vm["uuid"] == held.uuid), {})
+    except LocalApiError:
+        return {}
 
 
 def _has(vm: contract.Vm) -> tuple[str, dict[str, int]]:

@@ -16,21 +16,23 @@ from vmqos.local_api.exceptions import LocalApiError
 LOG = logging.getLogger(__name__)
 
 
-def tell(agent: AgentClient, vm: contract.Vm, found: Size) -> None:
+def tell(agent: AgentClient, vm: contract.Vm, found: Size, part: contract.WaysFor = "") -> None:
     """Have the agent remember the curve of a VM; a warning says so where it does not.
 
     :param vm: as the agent told it before its ways were tried.
+    :param part: whether these were its ways for code, or for data.
     """
     try:
-        replace(agent, timeout=ANSWER_TIME).tell_size(vm["uuid"], vm["pid"], _told(found))
+        replace(agent, timeout=ANSWER_TIME).tell_size(vm["uuid"], vm["pid"], _told(found, part))
     except LocalApiError as error:
         name = display_name(vm)
         LOG.warning("the agent does not remember the curve of %s, so its page can't show it: %s", name, error)
 
 
-def _told(found: Size) -> contract.FoundSize:
+def _told(found: Size, part: contract.WaysFor) -> contract.FoundSize:
     return {
         "ways": found.knee,
+        "part": part,
         "at_least": found.is_least,
         "counted": found.is_counted,
         "steady": found.is_steady,

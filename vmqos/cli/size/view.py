@@ -15,17 +15,16 @@ from vmqos.cli.show import units
 from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
-from vmqos.cli.size.stepping import LONGEST, SPEC, Room, Sized, is_in_class
+from vmqos.cli.size.stepping import LONGEST, OTHER, SPECS, Part, Room, Sized
 from vmqos.insight.flavor_size import FlavorSize
 from vmqos.insight.size import ENOUGH, Point, Size
-from vmqos.local_api import contract
 
 KNOWN, CHANGED, GUESSED = 0, 4, 5
 """The exit statuses: the misses were counted; the VM did other work meanwhile; its traffic had to do for its misses."""
 
 FEWER = "Whether fewer would do is not known: no VM is tried with less than its flavor promises."
 LEFT_BEHIND = "What it left in other ways it still finds there until other VMs take these, so it may need more."
-"""Of a VM that had no ways of its own."""
+"""Of a VM that had no ways of its own, or whose ways came to lie elsewhere."""
 
 EXCLUSIVE = "hw:cache_policy=exclusive"
 
@@ -43,22 +42,28 @@ class Progress(PhaseBar):
 
     def report(self, ways: int, part: float) -> None:
         """Show with how many ways the VM is watched, and which part of the longest time for that has passed."""
-        self.show(f"{display_name(self._room.vm)} with {count(ways)}", ways - self._room.first + part)
+        self.show(f"{display_name(self._room.vm)} with {count(ways, self._room.part)}", ways - self._room.first + part)
 
 
 def question(room: Room) -> str:
     """What will be done, in sentences."""
     if room.base:
-        will = f"will have more than its {count(room.base)}: up to {room.most}"
+        will = f"will have more than its {count(room.base, room.part)}: up to {room.most}"
     elif room.is_in_class:
-        will = f"will leave its class and have {count(room.first)} for itself, and up to {room.most}"
+        will = f"will leave its class and have {count(room.first, room.part)} for itself, and up to {room.most}"
     else:
         will = f"will have {count(room.first)} for itself, and up to {room.most}"
     return (
         f"{display_name(room.vm)} ({neutralise(room.vm['uuid'])}) {will}, one way after the other, for "
-        f"{LONGEST / 60:g} minutes at most in all. They are taken from those that are free. {meanwhile([room])}No VM "
+        f"{LONGEST / 60:g} minutes at most in all. They are taken from those that are free. {stays(room)}"
+        f"{meanwhile([room])}No VM "
         "gets less than its flavor promises, and the ways are given back, however this command ends.\n"
     )
+
+
+def stays(room: Room) -> str:
+    """A sentence on the ways that are not tried, where code and data have ways apart; else empty."""
+    return f"Its {count(room.other, OTHER[room.part])} stay as they are. " if room.part else ""
 
 
 def meanwhile(rooms: Sequence[Room]) -> str:
@@ -98,14 +103,17 @@ def fields(sized: Sized) -> dict[str, Any]:
         "at_least": found.is_least,
         "has": room.base,
         "first": room.first,
-        "more": found.knee - room.base,
+        "part": room.part,
+        "other_ways": room.other if room.part else None,
+        "more": found.knee - room.base + (0 if room.base else room.other),
         "free": room.free,
         "tried": sized.tried,
+        "not_counted": list(sized.not_counted),
         "ended": sized.ended,
         "counted": found.is_counted,
         "steady": found.is_steady,
-        "extra_spec": " ".join(specs(found.knee, room.vm)),
-        "command": command(room.vm, found.knee),
+        "extra_spec": " ".join(specs(found.knee, room)),
+        "command": command(found.knee, room),
         "seconds": sized.seconds,
         "held_before": _known(sized.held_before),
         "curve": [
@@ -140,10 +148,15 @@ def needs(name: str, rooms: Sequence[Room], found: Size | FlavorSize, who: str) 
     :param who: whose work changed, if it did.
     """
     base, first = (max(getattr(room, field) for room in rooms) for field in ("base", "first"))
+    part, other = rooms[0].part, max(room.other for room in rooms)
+    beside = f", beside {count(other, OTHER[part])}" if part else ""
     if found.knee == first:
-        told = f"{name} needs no more than the {count(first)} that it {'has' if first == base else 'began with'}."
+        has = "has" if first == base else "began with"
+        fewest = f"{count(first, part)}, the fewest that count" if any(room.is_cut for room in rooms) else ""
+        told = f"needs no more than {fewest or f'the {count(first, part)} that it {has}'}{beside}."
     else:
-        told = f"{name} needs {count(found.knee)}{' at least' if found.is_least else ''}."
+        told = f"needs {count(found.knee, part)}{' at least' if found.is_least else ''}{beside}."
+    told = f"{name} {told}"
     if found.is_counted:
         yield Text(told, style="bold")
     else:
@@ -162,17 +175,23 @@ def needs(name: str, rooms: Sequence[Room], found: Size | FlavorSize, who: str) 
 
 def _verdict(sized: Sized) -> Iterator[Text]:
     found, room = sized.found, sized.room
-    of_what = "of its references" if found.is_counted else f"of its traffic with {count(room.first)}"
+    of_what = "of its references" if found.is_counted else f"of its traffic with {count(room.first, room.part)}"
     yield from needs(display_name(room.vm), [room], found, "the VM")
     parts = {ways: f"{100 * found.curve[ways]:.1f} %" for ways in (found.knee, sized.tried)}
     beside = f", and {parts[sized.tried]} with {sized.tried}" if sized.tried != found.knee else ""
-    yield Text(f"With {count(found.knee)} it {does(found)} {parts[found.knee]} {of_what}{beside}.")
+    yield Text(f"With {count(found.knee, room.part)} it {does(found)} {parts[found.knee]} {of_what}{beside}.")
     if found.is_least:
         yield Text(f"The last way spared it more than {100 * ENOUGH:g} of 100, and no further one was tried.")
     if sized.ended:
         yield Text(f"No more than {count(sized.tried)} were tried: {neutralise(sized.ended)}.")
-    if not room.base:
-        yield Text(f"{_held(sized)}{LEFT_BEHIND}")
+    if room.part:
+        what = OTHER[room.part]
+        yield Text(f"Misses of {what} are in it, too, and the same with each. '--part {what}' tries ways for {what}.")
+    if sized.not_counted:
+        ways = _range(sized.not_counted)
+        yield Text(f"With {ways} it went on finding what it had left in others. They do not count.")
+    if told := f"{'' if room.base else _held(sized)}{LEFT_BEHIND if sized.left_unseen else ''}".rstrip():
+        yield Text(told)
 
 
 def _held(sized: Sized) -> str:
@@ -219,7 +238,7 @@ def _value(sized: Sized, one: Point) -> str:
 
 def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
     found, room = sized.found, sized.room
-    more = found.knee - room.base
+    more = found.knee - room.base + (0 if room.base else room.other)
     if more:
         caches = "each L3 cache that it runs on" if len(room.vm["masks"] or room.vm["caches"]) > 1 else "its L3 cache"
         what = f"{more} {'more ' if room.base else ''}{'way' if more == 1 else 'ways'}"
@@ -235,13 +254,13 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
             "The extra spec that it needs, and has:",
         ]
     yield from wrapped(map(Text, lines), screen, 0)
-    yield to_copy(command(room.vm, found.knee))
+    yield to_copy(command(found.knee, room))
     yield Text(f"After {units.duration(sized.seconds)}, it {_again(room)} again.", style="dim")
 
 
 def _again(room: Room) -> str:
     if room.base:
-        return f"has its {count(room.base)}"
+        return f"has its {count(room.base, room.part)}"
     return "is in its class" if room.is_in_class else "fills all that no VM has alone"
 
 
@@ -250,6 +269,8 @@ def fewer(knee: int, rooms: Sequence[Room]) -> list[str]:
     first = max(room.first for room in rooms)
     if knee > first or first <= max(1, *(room.base for room in rooms)):
         return []
+    if any(room.is_cut for room in rooms):
+        return ["Whether fewer would do is not known: with fewer, what was left in other ways was found there."]
     return [f"Whether fewer would do is not known: none was tried with fewer than {first}."]
 
 
@@ -258,15 +279,15 @@ def does(found: Size) -> str:
     return "misses" if found.is_counted else "moves"
 
 
-def specs(ways: int, vm: contract.Vm) -> list[str]:
+def specs(ways: int, room: Room) -> list[str]:
     """The extra specs that promise a VM so many ways for itself, beside those that its flavor has."""
-    return [SPEC.format(ways=ways), *([EXCLUSIVE] if is_in_class(vm) else [])]
+    return [f"{SPECS[room.part]}={ways}", *([EXCLUSIVE] if room.is_in_class else [])]
 
 
-def command(vm: contract.Vm, ways: int) -> str:
+def command(ways: int, room: Room) -> str:
     """What gives the flavor of a VM so many ways."""
-    properties = " ".join(f"--property {spec}" for spec in specs(ways, vm))
-    return f"openstack flavor set {properties} {shlex.quote(neutralise(vm['flavor']) or _NO_FLAVOR)}"
+    properties = " ".join(f"--property {spec}" for spec in specs(ways, room))
+    return f"openstack flavor set {properties} {shlex.quote(neutralise(room.vm['flavor']) or _NO_FLAVOR)}"
 
 
 def to_copy(text: str) -> Text:
@@ -274,9 +295,9 @@ def to_copy(text: str) -> Text:
     return Text(f"  {text}", style="green", no_wrap=True, overflow="ignore")
 
 
-def count(ways: int) -> str:
-    """So many ways."""
-    return f"{ways} {'way' if ways == 1 else 'ways'}"
+def count(ways: int, part: Part = "") -> str:
+    """So many ways, and what they are for."""
+    return f"{ways} {'way' if ways == 1 else 'ways'}{f' for {part}' if part else ''}"
 
 
 def _known(value: float) -> float | None:

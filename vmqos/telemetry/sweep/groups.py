@@ -19,7 +19,8 @@ class Place:
     :ivar control: its control group's name; empty for the default group.
     :ivar directory: the group that counts it, below the root.
     :ivar policy: what its place says that it was promised.
-    :ivar rest: the group that counts those of its tasks that do without the promise; ``None`` where there is none.
+    :ivar rest: the group that counts those of its tasks that do without the promise, or what it left where it was
+        before it had a control group for a while; ``None`` where there is none.
     """
 
     control: str
@@ -55,6 +56,8 @@ def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
     """A control group that bears a VM's name is the VM's, and so is each monitoring group of that name.
 
     A VM may be in two control groups: some of its vCPUs where they have ways, its other tasks in the default group.
+    While ways of its own are tried on a VM, what it brought in before is counted where it was: in the default group, or
+    in a class.
     """
     own: dict[str, Place] = {}
     shared: dict[str, Place] = {}
@@ -74,6 +77,7 @@ def _vms(names: Mapping[str, Sequence[str]]) -> dict[str, Place]:
                     shared[uuid] = Place(control, directory, policy)
                 else:
                     rest[uuid] = directory
+    rest |= {uuid: shared[uuid].directory for uuid in own.keys() & shared.keys()}
     promised = {uuid: replace(place, rest=rest.pop(uuid, None)) for uuid, place in {**shared, **own}.items()}
     return {**{uuid: Place("", directory, None) for uuid, directory in rest.items()}, **promised}
 

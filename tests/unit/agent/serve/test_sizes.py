@@ -104,6 +104,14 @@ def test_without_a_pmu_the_parts_are_of_the_traffic(play: Play) -> None:
     ]
 
 
+@pytest.mark.parametrize("part", [None, "code", "data"])
+def test_what_the_ways_are_for_is_remembered(part: str | None, play: Play) -> None:
+    played = play()
+    assert played.put(part=part) == (200, "")
+    assert [one.get("part") for one in played.client.sizes()] == [part or ""]
+    assert played.put(part="both")[0] == 400
+
+
 def test_of_a_vm_the_last_one_is_remembered_alone(play: Play) -> None:
     played = play()
     for ways in ("2", "3"):

@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -20,7 +19,7 @@ from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli import lease
-from vmqos.cli.size import stepping, view
+from vmqos.cli.size import leaving, stepping, view
 
 WEB, BATCH, PLAIN = examples.WEB, examples.BATCH, examples.PLAIN
 BASE = 2
@@ -30,19 +29,22 @@ class SizeAgent(FakeAgent):
     """An agent that lets WEB have more ways than its two.
 
     :ivar uuid: the VM that it lets have ways instead of WEB.
+    :ivar spec: which ways it lets the VM have.
     :ivar said: what was said of trials: method, UUID, and the query without the key.
     :ivar refusals: how a question for a trial is answered instead, by its number.
     :ivar missed: the share of its references that WEB misses, by ways.
     :ivar work: its references in 1000 instructions, by ways.
     :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
     :ivar ways: how many WEB has now.
+    :ivar left: bytes that a VM has left in other ways, by ways; with ``goes`` half as much with each look.
+    :ivar sees_left: whether anything counts that; it does not of VMs with ways of their ``own``.
     :ivar told: what it was told to remember: each time the UUID and the query, if it ``remembers`` anything.
     :ivar puts_back: whether WEB has what it had once the trial is over.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.uuid = WEB
+        self.uuid, self.spec = WEB, "hw:cache_ways"
         self.said: list[tuple[str, str, dict[str, str]]] = []
         self.keys: set[str] = set()
         self.refusals: dict[int, tuple[str, str]] = {}
@@ -52,6 +54,8 @@ class SizeAgent(FakeAgent):
         self.work: dict[int, float] = {}
         self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
         self.ways = BASE
+        self.left: dict[int, float] = {}
+        self.goes, self.sees_left, self.own = False, True, {WEB}
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
         self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples(query)).encode())
 
@@ -74,9 +78,12 @@ class SizeAgent(FakeAgent):
             self.ways = BASE if self.puts_back else self.ways
             answer = {"trial": None}
         else:
-            self.ways = int(query.get("hw:cache_ways", self.ways))
+            self.ways = int(query.get(self.spec, self.ways))
             running = {"limit": self.ways, "unit": "ways", "in_force": not query, "seconds_left": 800.0}
-            answer = {"trial": {"uuid": uuid, **running}}
+            left = self.left.get(self.ways, 0.0)
+            self.left[self.ways] = left / 2 if self.goes and not query else left
+            has_left = self.sees_left and uuid not in self.own
+            answer = {"trial": {"uuid": uuid, **running}, "left_bytes": int(left) if has_left else None}
         content = json.dumps(answer).encode()
         start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
         return [content]
@@ -84,7 +91,7 @@ class SizeAgent(FakeAgent):
     @property
     def steps(self) -> list[int]:
         """The ways that were asked for, in this order."""
-        return [int(query["hw:cache_ways"]) for method, _, query in self.said if query]
+        return [int(query[self.spec]) for method, _, query in self.said if query]
 
     def vms(self) -> list[Any]:
         found = examples.vms()
@@ -176,7 +183,8 @@ def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
     assert told.pop("seconds") >= 0 and told.pop("held_before") is None
     assert told == {
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
-        "counted": True, "steady": True, "extra_spec": "hw:cache_ways=4",
+        "counted": True, "steady": True, "part": "", "other_ways": None, "not_counted": [],
+        "extra_spec": "hw:cache_ways=4",
         "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
     }  # fmt: skip
     assert [one["ways"] for one in curve] == [2, 3, 4, 5]
@@ -346,8 +354,8 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
     ("changes", "text"),
     [
         ({"reason_code": "cachetune", "reason": "libvirt placed this VM"}, "libvirt placed this VM"),
-        ({"code_ways_requested": 1, "data_ways_requested": 1}, "its flavor has ways for code and for data apart"),
-        ({"vcpus_requested": "0-1"}, "its flavor has ways for some of its vCPUs (hw:cache_vcpus)"),
+        ({"vcpus_requested": "0-1"}, "its flavor has ways for some of its vCPUs (hw:cache_vcpus). Its counters are"),
+        ({"vcpus_requested": "0", "code_ways_requested": 1}, "its flavor has ways for some of its vCPUs"),
         ({"state": "degraded", "reason": "it has too few"}, "its promise is degraded now: it has too few"),
     ],
 )
@@ -359,6 +367,83 @@ def test_a_vm_whose_ways_are_not_all_of_its_tasks_alone_is_refused_with_the_reas
     sizes.answers["/v1/vms"] = {"vms": there}
     ran = run("size", name, "--from", "2", "--yes")
     assert (ran.status, ran.out, sizes.said) == (1, "", []) and f"{name} can't be sized: {text}" in ran.err
+
+
+class ApartAgent(SizeAgent):
+    """An agent whose WEB has two ways for code and two for data.
+
+    :ivar moves: whether a further way has the ways for code lie elsewhere.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec, self.moves = "hw:cache_data_ways", False
+
+    def vms(self) -> list[Any]:
+        found = super().vms()
+        web = next(vm for vm in found if vm["uuid"] == WEB)
+        ways = {"code": BASE, "data": BASE} | {self.spec.split("_")[1]: self.ways}
+        between = 12 - self.ways if self.moves else 8
+        masks = {
+            "code": ((1 << ways["code"]) - 1) << between - ways["code"],
+            "data": ((1 << ways["data"]) - 1) << between,
+        }
+        web |= {"code_ways_requested": 2, "data_ways_requested": 2, "ways_requested": 4, "flavor": "m1.apart"}
+        web |= {f"{part}_masks": dict.fromkeys("01", f"{mask:x}") for part, mask in masks.items()}
+        web |= {"masks": dict.fromkeys("01", f"{masks['code'] | masks['data']:x}")}
+        return found
+
+
+@pytest.fixture
+def apart(socket: str) -> Iterator[ApartAgent]:
+    agent = ApartAgent()
+    with serving(agent, socket):
+        yield agent
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "other"), [((), "data", "code"), (("--part", "code"), "code", "data")], ids=["data", "code"]
+)
+def test_ways_for_data_or_for_code_are_tried_while_the_others_stay(
+    words: tuple[str, ...], part: str, other: str, apart: ApartAgent, run: Run
+) -> None:
+    apart.spec = f"hw:cache_{part}_ways"
+    ran = run("size", "web-1", *words, "--yes")
+    assert (ran.status, apart.steps, apart.ways) == (0, [2, 3, 4, 5], BASE), ran.err
+    assert {query[f"hw:cache_{other}_ways"] for _, _, query in apart.said if query} == {"2"}
+    assert ran.err.splitlines()[0] == f"web-1 with 2 ways for {part} ..."
+    assert ran.out.startswith(f"web-1 needs 4 ways for {part}, beside 2 ways for {other}.\nWith 4 ways for {part} it ")
+    told = " ".join(ran.out.split())
+    assert f"Misses of {other} are in it, too, and the same with each. '--part {other}' tries ways" in told
+    assert "That costs 2 more ways on each L3 cache" in ran.out and view.LEFT_BEHIND not in ran.out
+    assert f"  openstack flavor set --property hw:cache_{part}_ways=4 m1.apart\n" in ran.out
+    assert f"it has its 2 ways for {part} again." in ran.out
+    assert apart.told[-1][1]["part"] == part
+
+
+def test_programs_are_told_what_the_ways_are_for(apart: ApartAgent, run: Run) -> None:
+    found = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert (found["part"], found["other_ways"], found["has"], found["more"]) == ("data", 2, 2, 2)
+    assert found["extra_spec"] == "hw:cache_data_ways=4"
+    of_flavor = json.loads(run("size", "--flavor", "m1.apart", "--yes", "-f", "json").out)
+    assert (of_flavor["part"], of_flavor["other_ways"], of_flavor["ways"]) == ("data", 2, 4)
+    assert set(of_flavor["cost"].values()) == {2} and of_flavor["extra_spec"] == "hw:cache_data_ways=4"
+
+
+def test_where_a_further_way_has_others_lie_elsewhere_what_they_left_is_waited_for_and_told(
+    apart: ApartAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(stepping, "_wait_until_gone", lambda held, fits, report: waited.append(apart.ways))
+    apart.moves = True
+    ran = run("size", "web-1", "--yes")
+    assert ran.status == 0 and ran.out.startswith("web-1 needs 4 ways for data, beside 2 ways for code.\n")
+    assert waited == [3, 4, 5] and view.LEFT_BEHIND in " ".join(ran.out.split())
+
+
+def test_a_part_belongs_to_vms_with_ways_for_code_and_data_apart(sizes: SizeAgent, run: Run) -> None:
+    ran = run("size", "web-1", "--part", "code", "--yes")
+    assert (ran.status, sizes.said) == (1, []) and "no ways for code and for data apart" in ran.err
 
 
 def test_a_host_without_a_free_way_is_told_before_anything_is_done(sizes: SizeAgent, run: Run) -> None:
@@ -426,7 +511,7 @@ def test_a_warning_has_a_line_of_its_own_above_the_progress(monkeypatch: pytest.
 @pytest.fixture
 def others(sizes: SizeAgent, monkeypatch: pytest.MonkeyPatch) -> SizeAgent:
     """An agent on a host with five free ways in one piece, and VMs that leave nothing behind."""
-    monkeypatch.setattr(stepping, "LEAVING", 0.0)
+    monkeypatch.setattr(leaving, "LONGEST", 0.0)
     caches = [one | {"free_ways": 6, "largest_free_run": 5} for one in examples.caches()]
     sizes.answers["/v1/caches"] = {"caches": caches}
     sizes.missed |= {1: 0.95, 6: 0.18, 7: 0.18, 8: 0.18}
@@ -442,8 +527,7 @@ def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: Size
     assert ran.out.startswith(
         "plain needs 4 ways.\nWith 4 ways it misses 20.0 % of its references, and 18.0 % with 5.\n"
     )
-    held = " ".join(ran.out.split())
-    assert f"It held 1.9 MiB before, and 3.8 MiB with 4 ways. {view.LEFT_BEHIND}" in held
+    assert "It held 1.9 MiB before, and 3.8 MiB with 4 ways.\n" in ran.out and view.LEFT_BEHIND not in ran.out
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
     assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
@@ -457,7 +541,7 @@ def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(ot
     ran = run("size", "batch", "--yes")
     assert ran.status == 0 and others.steps == [2, 3, 4, 5] and others.said[-1] == ("DELETE", BATCH, {})
     assert not any("may_fill_fewer" in query for _, _, query in others.said)
-    assert ran.out.startswith("batch needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
+    assert ran.out.startswith("batch needs 4 ways.\n")
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
     command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
     assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
@@ -507,23 +591,68 @@ def test_what_a_vm_misses_first_that_left_ways_behind_ends_nothing(others: SizeA
     assert ran.out.startswith("plain needs no more than the 1 way that it began with.\n")
 
 
-def test_a_vm_is_not_watched_while_it_finds_what_it_left_behind(
-    others: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_numbers_of_ways_do_not_count_with_which_a_vm_finds_what_it_left(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.left = PLAIN, {1: 9e6, 2: 8e6, 3: 2e5}
+    others.missed = {1: 0.0, 2: 0.0, 3: 0.3, 4: 0.2, 5: 0.18}
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert others.steps == [1, 2, 3, 4, 5], "what is missed with ways that do not count ends nothing"
+    assert ran.out.startswith("plain needs 4 ways.\n")
+    said = " ".join(ran.out.split())
+    assert "With 1 to 2 ways it went on finding what it had left in others. They do not count." in said
+    bars = ran.out.partition("Ways  Misses\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in bars.splitlines()] == ["3", "4", "5"]
+    told = json.loads(run("size", "plain", "--from", "1", "--yes", "-f", "json").out)
+    assert (told["not_counted"], told["first"], told["curve"][0]["ways"]) == ([1, 2], 3, 3)
+    assert others.told[-1][1]["curve"].startswith("3:")
+
+
+@pytest.mark.parametrize("missed", [0.0, 0.3])
+def test_a_vm_that_lives_on_what_it_left_with_all_ways_is_not_told_to_need_any(
+    missed: float, others: SizeAgent, run: Run
 ) -> None:
-    asked = list[float]()
+    others.uuid, others.left, others.missed = BATCH, dict.fromkeys(range(5), 3e7), dict.fromkeys(range(6), missed)
+    ran = run("size", "batch", "--yes")
+    if missed:
+        assert (ran.status, ran.out, others.told) == (1, "", [])
+        assert "can't be told: with 4 ways, in which 12 MiB fit, it still finds 28.6 MiB in ways that it" in ran.err
+    else:
+        assert ran.status == 0 and ran.out.startswith("batch needs no more than 5 ways, the fewest that count.\n")
+        assert "Whether fewer would do is not known: with fewer, what was left" in ran.out
 
-    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
-        if "since" in query:
-            asked.append(float(query["since"][0]) - time.time())
-        return "200 OK", json.dumps(others.samples(query)).encode()
 
-    others.answers["/v1/neighbours/samples"] = samples
-    monkeypatch.setattr(stepping, "LEAVING", 20.0)
-    for uuid, name, first in ((PLAIN, "plain", 19.0), (BATCH, "batch", 19.0), (WEB, "web-1", -1.0)):
-        others.uuid = uuid
-        asked.clear()
-        assert run("size", name, "--from", "2", "--yes").status == 0
-        assert first < asked[0] <= first + 1.1 and max(asked[1:]) <= 0
+def test_where_nothing_counts_what_a_vm_left_a_line_says_that_it_may_need_more(others: SizeAgent, run: Run) -> None:
+    others.uuid, others.left, others.sees_left = PLAIN, {1: 9e9}, False
+    ran = run("size", "plain", "--from", "1", "--yes")
+    assert ran.out.startswith("plain needs 4 ways.\n") and view.LEFT_BEHIND in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("uuid", "name", "left", "goes", "looks"),
+    [
+        (PLAIN, "plain", 0.0, False, 1),
+        (PLAIN, "plain", 9e7, False, 5),
+        (BATCH, "batch", 9e7, True, 9),
+        (WEB, "web-1", 0.0, False, 0),
+    ],
+    ids=["nothing is left", "it stays", "it goes", "ways of its own"],
+)
+def test_what_a_vm_left_is_waited_for_while_it_goes_and_no_longer(
+    uuid: str,
+    name: str,
+    left: float,
+    goes: bool,
+    looks: int,
+    others: SizeAgent,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, real = [0], leaving.is_gone
+    monkeypatch.setattr(leaving, "is_gone", lambda found, fits: seen.append(len(found)) or real(found, fits))
+    monkeypatch.setattr(leaving, "LONGEST", 60.0)
+    monkeypatch.setattr(leaving, "LOOK", 0.01)
+    others.uuid, others.left, others.goes = uuid, {2: left}, goes
+    assert run("size", name, "--from", "2", "--yes").status == 0
+    assert max(seen) == looks
 
 
 @pytest.mark.parametrize(

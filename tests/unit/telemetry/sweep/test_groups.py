@@ -57,6 +57,14 @@ def test_a_vm_with_tasks_in_the_default_group_too_is_counted_in_both(tree, fs):
     }
 
 
+def test_what_a_vm_left_in_its_class_is_counted_with_its_own_group(tree, fs):
+    tree.control("vmqos.shared-ways2", "3")
+    tree.vm(ONE, "vmqos.shared-ways2")
+    tree.control(f"vmqos.{ONE}", "600")
+    left = f"vmqos.shared-ways2/mon_groups/vmqos.{ONE}"
+    assert list_groups(fs, NOTHING).vms == {ONE: Place(f"vmqos.{ONE}", f"vmqos.{ONE}", "exclusive", left)}
+
+
 def test_the_same_value_comes_back_while_nothing_changes(tree, fs):
     tree.vm(ONE)
     first = list_groups(fs, NOTHING)

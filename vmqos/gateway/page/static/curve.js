@@ -4,9 +4,11 @@
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { duration, moment, ratio, visible } from "./format.js";
 
+/** What ways are for that are not for code and data at once. */
+const PARTS = { code: " for code", data: " for data" };
 const share = (part) => `${(100 * part).toFixed(1)} %`;
 const partOf = (point) => point.missed ?? point.traffic_part ?? 0;
-const ways = (number) => `${visible(number)} ${number === 1 ? "way" : "ways"}`;
+const ways = (number, part = "") => `${visible(number)} ${number === 1 ? "way" : "ways"}${PARTS[part] ?? ""}`;
 
 /** A bar for each number of ways: the lengths are parts of the greatest, as in the terminal. Pure. */
 export function barsOf({ curve, ways: knee, at_least: atLeast }) {
@@ -22,24 +24,24 @@ export function barsOf({ curve, ways: knee, at_least: atLeast }) {
 }
 
 /** What the factors beside the bars are; empty where there are none. */
-function factorsOf({ curve }) {
+function factorsOf({ curve, part: kind }) {
   if (curve.every(({ slower }) => slower === null)) return "";
-  return `x: how many times as long its work took as with ${ways(curve.at(-1).ways)}`;
+  return `x: how many times as long its work took as with ${ways(curve.at(-1).ways, kind)}`;
 }
 
 /** What the command said, as pairs of a text and its kind: "needs", "doubt" or "". Pure. */
 export function wordsOf(size, now) {
-  const { curve, ways: knee, at_least: atLeast, counted, steady, found_at: found } = size;
+  const { curve, ways: knee, at_least: atLeast, counted, steady, found_at: found, part: kind } = size;
   const [first, last] = [curve[0], curve.at(-1)];
-  const needs = knee === first.ways ? `no more than the ${ways(knee)} that it began with` : `${ways(knee)}${atLeast ? " at least" : ""}`;
+  const needs = knee === first.ways ? `no more than the ${ways(knee, kind)} that it began with` : `${ways(knee, kind)}${atLeast ? " at least" : ""}`;
   const part = (number) => share(partOf(curve.find((point) => point.ways === number) ?? last));
   const beside = last.ways === knee ? "" : `, and ${part(last.ways)} with ${visible(last.ways)}`;
-  const of = counted ? `misses ${part(knee)} of its references` : `moves ${part(knee)} of its traffic with ${ways(first.ways)}`;
+  const of = counted ? `misses ${part(knee)} of its references` : `moves ${part(knee)} of its traffic with ${ways(first.ways, kind)}`;
   return [
     [counted ? `It needs ${needs}.` : `A guess: it needs ${needs}.`, "needs"],
     [steady ? "" : "Do not trust this: the VM did other work meanwhile.", "doubt"],
     [counted ? "" : "Nothing counts its misses of the L3 here, so its traffic with memory stands for them.", ""],
-    [`With ${ways(knee)} it ${of}${beside}.`, ""],
+    [`With ${ways(knee, kind)} it ${of}${beside}.`, ""],
     [atLeast ? "The last way spared it much, and no further one was tried." : "", ""],
     [`Found by vmqos size at ${moment(found, now)}, ${duration(now - found)} ago.`, ""],
   ].filter(([text]) => text);
