@@ -8,6 +8,7 @@ Standard library only, one file: it is run by its path.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import itertools
 import json
@@ -81,6 +82,52 @@ class Arguments:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_MM_MAP)")
 
 
+class Sleepers:
+    """Threads that sleep until they are ended.
+
+    Few are begun or ended at a time. Each thread that waits for the interpreter wakes every 5 ms to ask for it, so
+    thousands that wait at once leave the machine's CPUs to nobody else for minutes.
+    """
+
+    AT_ONCE = 64
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._reading, self._writing = os.pipe()
+        self._begun, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+        self._count = 0
+
+    def begin(self, count: int) -> None:
+        """Start so many.
+
+        :raises RuntimeError: if the kernel refuses one.
+        """
+        threading.stack_size(65536)
+        for number in range(1, count + 1):
+            _thread.start_new_thread(self._live, ())
+            self._count += 1
+            if number % self.AT_ONCE == 0 or number == count:
+                for _ in range((number - 1) % self.AT_ONCE + 1):
+                    self._begun.acquire()
+
+    def end(self) -> None:
+        """End them all."""
+        while self._count:
+            some = min(self.AT_ONCE, self._count)
+            os.write(self._writing, b"." * some)
+            for _ in range(some):
+                self._ended.acquire()
+            self._count -= some
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def _live(self) -> None:
+        LIBC.prctl(PR_SET_NAME, ctypes.c_char_p(self._name), 0, 0, 0)
+        self._begun.release()
+        os.read(self._reading, 1)
+        self._ended.release()
+
+
 class Tenant:
     """Does what it is told, by methods whose names begin with ``do_``."""
 
@@ -88,6 +135,7 @@ class Tenant:
         self._arguments = Arguments()
         self._threads_end = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._sleepers: list[Sleepers] = []
         self._children: list[int] = []
         self._main_ends = threading.Event()
 
@@ -127,6 +175,9 @@ class Tenant:
             except (ProcessLookupError, ChildProcessError):
                 continue
         self._children = []
+        for sleepers in self._sleepers:
+            sleepers.end()
+        self._sleepers = []
         for thread in self._threads:
             thread.join(20)
         self._threads = []
@@ -143,18 +194,8 @@ class Tenant:
         self._start(name.encode("latin-1"), count)
 
     def _start(self, name: bytes, count: int) -> None:
-        threading.stack_size(65536)
-        end, begun = self._threads_end, threading.Semaphore(0)
-
-        def live() -> None:
-            LIBC.prctl(PR_SET_NAME, ctypes.c_char_p(name), 0, 0, 0)
-            begun.release()
-            end.wait()
-
-        for _ in range(count):
-            self._background(live)
-        for _ in range(count):
-            begun.acquire()
+        self._sleepers.append(Sleepers(name))
+        self._sleepers[-1].begin(count)
 
     def _background(self, body: Callable[[], None]) -> None:
         thread = threading.Thread(target=body, daemon=True)
