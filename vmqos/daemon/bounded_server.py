@@ -11,6 +11,9 @@ What waitress alone leaves open, and what is done here:
   Here, a connection has one request at a time; one with more behind it is answered and closed.
 * At its limit of connections it accepts no more, even if one client has all of them. Here, the client that has the most
   connections makes room: its connection that has waited longest without a whole request is closed.
+* One client can have all threads work for it, and others' requests queue behind. Here, a client has some requests
+  answered at a time and a further one is refused, so that a place is always left for a question that is answered at
+  once, such as for health.
 * It accepts one connection a round. A client that connects faster than that fills the kernel's queue, and every other
   client is refused. Here, a round accepts many, and closes at once what is beyond one client's share.
 """
@@ -27,8 +30,9 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, TypeVar
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
@@ -43,6 +47,7 @@ from waitress.utilities import Error
 logging.getLogger("waitress").setLevel(logging.WARNING)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)
 
+T = TypeVar("T")
 StartResponse = Callable[..., object]
 Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
@@ -51,6 +56,10 @@ PLACES = 64
 
 SHARE = 32
 """Connections of one client at a time: of a user on the Unix socket, of an address elsewhere."""
+
+ASKING = 24
+"""Requests of one client that are being answered, or wait for it. It is below :data:`SHARE`, so that a client always has
+places for what is answered at once."""
 
 BURST = 256
 """Connections that are accepted in a row, before those that are open have their turn."""
@@ -154,11 +163,13 @@ class BoundedServer:
 class _Pools:
     """The threads that answer, as waitress's servers see them: one task dispatcher.
 
+    Refusals cost little, so the thread of the path that is answered at once makes them, too.
+
     :param at_once: the path that has a thread of its own.
     """
 
     def __init__(self, at_once: str) -> None:
-        self._at_once = at_once
+        self.at_once = at_once
         self._most, self._own = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
 
     def start(self) -> None:
@@ -166,23 +177,46 @@ class _Pools:
         self._own.set_thread_count(1)
 
     def add_task(self, channel: _Channel) -> None:
-        path = getattr(channel.requests[0], "path", "")
-        (self._own if self._at_once and path == self._at_once else self._most).add_task(channel)
+        request = channel.requests[0]
+        (self._own if request.error or self.is_at_once(request) else self._most).add_task(channel)
+
+    def is_at_once(self, request: Any) -> bool:
+        """Whether the request has a thread of its own."""
+        return bool(self.at_once) and getattr(request, "path", "") == self.at_once
 
     def shutdown(self) -> None:
         self._most.shutdown(timeout=2)
         self._own.shutdown(timeout=2)
 
 
-class _BodyRefused(Error):  # type: ignore[misc]  # waitress has no types
+class _Asks(IntEnum):
+    """What is asked for on a connection; the greater, the later it is closed."""
+
+    NOTHING = 0
+    SOMETHING = 1
+    AT_ONCE = 2
+
+
+class _Refused(Error):  # type: ignore[misc]  # waitress has no types
+    """An answer that says why a request gets none of the application."""
+
+    def to_response(self, ident: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
+        content = json.dumps({"error": self.body}).encode()
+        return f"{self.code} {self.reason}", [("Content-Type", "application/json")], content
+
+
+class _BodyRefused(_Refused):
     """The answer to a request that has a body."""
 
     code = 413
     reason = "Content Too Large"
 
-    def to_response(self, ident: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
-        content = json.dumps({"error": self.body}).encode()
-        return f"{self.code} {self.reason}", [("Content-Type", "application/json")], content
+
+class _TooMany(_Refused):
+    """The answer to a request of a client that waits for many answers already."""
+
+    code = 503
+    reason = "Service Unavailable"
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
@@ -235,10 +269,38 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
                 return False
             if consumed < len(data):
                 request.headers["CONNECTION"] = "close"
-            self.waits_since = math.inf
+            if not request.error and not self._pools.is_at_once(request) and self._client_asks() >= ASKING:
+                request.error = _TooMany(f"this client waits for {ASKING} answers already: ask again when it has one")
+            # Of a refusal there is no more to come than an answer to take.
+            self.waits_since = time.monotonic() if request.error else math.inf
             self.requests.append(request)
             self.server.add_task(self)
         return True
+
+    @property
+    def _pools(self) -> _Pools:
+        pools: _Pools = self.server.task_dispatcher
+        return pools
+
+    def _client_asks(self) -> int:
+        """How many connections of this client wait for a thread to answer."""
+        return sum(one.peer == self.peer and one.is_being_answered for one in _channels(self._map))
+
+    @property
+    def is_being_answered(self) -> bool:
+        """Whether a thread makes the answer, or is about to."""
+        return self.waits_since == math.inf
+
+    @property
+    def asks(self) -> _Asks:
+        """What the client waits for.
+
+        One that is refused, or does not take its answer, waits for nothing, whatever it has sent since.
+        """
+        if self.is_being_answered:
+            return _Asks.AT_ONCE if any(map(self._pools.is_at_once, self.requests)) else _Asks.SOMETHING
+        has_answer = self.requests or self.total_outbufs_len
+        return _Asks.NOTHING if has_answer else _unread(self.socket, self._pools.at_once)
 
     def service(self) -> None:
         """Answer the request; called by a thread of a pool."""
@@ -268,6 +330,7 @@ class _Places:
 
     channel_class = _Channel
     adj: Any
+    task_dispatcher: _Pools
     _map: dict[int, Any]
     accept: Callable[[], tuple[socket.socket, Any] | None]
     set_socket_options: Callable[[socket.socket], None]
@@ -287,9 +350,9 @@ class _Places:
     def _accepted(self) -> list[tuple[str, socket.socket, Any]]:
         """The connections that wait and their clients, oldest first, :data:`SHARE` at most.
 
-        Where there are more, the client that has the most of them loses one: the oldest on which nothing is asked yet,
-        or else the newest. That costs little here. So the queue is empty again, and others find room in it, also where
-        one client connects and goes away as fast as it can.
+        Where there are more, the client that has the most of them loses one, chosen as in :func:`_make_room`. That
+        costs little here. So the queue is empty again, and others find room in it, also where one client connects and
+        goes away as fast as it can.
         """
         kept: list[tuple[str, socket.socket, Any]] = []
         for _ in range(BURST):
@@ -303,9 +366,12 @@ class _Places:
             kept.append((_peer(*found), *found))
             if len(kept) > SHARE:
                 most = Counter(peer for peer, _, _ in kept).most_common(1)[0][0]
-                theirs = [number for number, (peer, _, _) in enumerate(kept) if peer == most]
-                idle = (number for number in theirs if not _asks(kept[number][1]))
-                _, dropped, _ = kept.pop(next(idle, theirs[-1]))
+                theirs = [
+                    (_unread(one, self.task_dispatcher.at_once), number)
+                    for number, (peer, one, _) in enumerate(kept)
+                    if peer == most
+                ]
+                _, dropped, _ = kept.pop(_first_to_go(theirs))
                 dropped.close()
         return kept
 
@@ -331,23 +397,37 @@ def _channels(sockets: dict[int, Any]) -> list[_Channel]:
 def _make_room(channels: list[_Channel]) -> None:
     """Close one connection where there are too many of them, or of one client; the newest one is the last of the list.
 
-    The client with the most connections gives one up: that which has waited longest for a whole request; its newest
-    one where all others of it are being answered, or about to be.
+    The client with the most connections gives one up: that on which nothing is asked, or no answer is taken, for the
+    longest time; else its newest one, and one whose request is answered at once only where there is no other.
     """
     peer, most = Counter(channel.peer for channel in channels).most_common(1)[0]
     if most <= SHARE and len(channels) <= PLACES:
         return
-    theirs = [channel for channel in channels if channel.peer == peer]
-    idle = sorted((one for one in theirs if one.waits_since != math.inf), key=lambda one: one.waits_since)
-    next((one for one in idle if not _asks(one.socket)), theirs[-1]).shut()
+    theirs = [(channel.asks, channel) for channel in channels if channel.peer == peer]
+    # Stable: those that ask for something stay in the order in which they came.
+    theirs.sort(key=lambda one: math.inf if one[0] else one[1].waits_since)
+    _first_to_go(theirs).shut()
 
 
-def _asks(connection: socket.socket) -> bool:
-    """Whether the end of a request's headers has come on the connection and was not read yet."""
+def _first_to_go(connections: Sequence[tuple[_Asks, T]]) -> T:
+    """Which connection of a client is closed: the first that asks for nothing, or else the last that asks for least.
+
+    :param connections: what each asks for; at least one.
+    """
+    least = min(asks for asks, _ in connections)
+    those = [one for asks, one in connections if asks == least]
+    return those[-1 if least else 0]
+
+
+def _unread(connection: socket.socket, at_once: str) -> _Asks:
+    """What a request asks for whose headers have come on the connection, and were not read yet."""
     try:
-        return b"\r\n\r\n" in connection.recv(_FIRST_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        first = connection.recv(_FIRST_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError:
-        return False
+        return _Asks.NOTHING
+    if b"\r\n\r\n" not in first:
+        return _Asks.NOTHING
+    return _Asks.AT_ONCE if at_once and first.startswith(f"GET {at_once} ".encode()) else _Asks.SOMETHING
 
 
 def _peer(sock: socket.socket, address: Any) -> str:

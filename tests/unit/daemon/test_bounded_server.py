@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -20,7 +21,7 @@ import pytest
 
 from tests.unit.eventually import eventually
 from vmqos.daemon import bounded_server
-from vmqos.daemon.bounded_server import PLACES, SHARE, BoundedServer
+from vmqos.daemon.bounded_server import ASKING, PLACES, SHARE, BoundedServer
 
 Connect = Callable[[], socket.socket]
 REQUEST = b"GET /fast HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -44,6 +45,9 @@ class Served:
         """The connections whose request the server has, and has not answered."""
         assert self.server is not None
         return sum(math.isinf(one.waits_since) for one in bounded_server._channels(dict(self.server._map)))
+
+    def has_answered(self, count: int) -> bool:
+        return len(self.asked) == count and not self.being_answered
 
     def application(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -344,7 +348,10 @@ def test_a_connection_that_is_closed_takes_no_other_one_along(
         assert ask(connect) == (200, b"well")
 
 
-def test_where_every_other_connection_is_being_answered_the_newest_is_closed(connect: Connect, served: Served) -> None:
+def test_where_every_other_connection_is_being_answered_the_newest_is_closed(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_server, "ASKING", SHARE)
     held = [connect() for _ in range(SHARE)]
     for connection in held:
         connection.sendall(REQUEST.replace(b"fast", b"held"))
@@ -352,6 +359,57 @@ def test_where_every_other_connection_is_being_answered_the_newest_is_closed(con
     assert is_closed(connect())
     served.held.set()
     assert answer(held[-1]) == (200, b"well")
+
+
+def test_a_client_that_waits_for_many_answers_is_refused_more_and_still_gets_what_is_answered_at_once(
+    connect: Connect, served: Served
+) -> None:
+    asking = REQUEST.replace(b"fast", b"held")
+    held = [connect() for _ in range(ASKING)]
+    for connection in held:
+        connection.sendall(asking)
+    eventually(lambda: served.being_answered == ASKING)
+    for _ in range(3 * SHARE):
+        refused = connect()
+        refused.sendall(asking)
+        assert ask(connect, "/once") == (200, b"well")
+        status, said = answer(refused)
+        assert status == 503
+        assert f"waits for {ASKING} answers already" in json.loads(said)["error"]
+        assert is_closed(refused)
+    served.held.set()
+    assert [answer(connection) for connection in held] == ASKING * [(200, b"well")]
+    assert ask(connect) == (200, b"well"), "and afterwards it may ask again"
+
+
+def test_who_takes_no_answer_makes_room_whatever_is_asked_behind_it(connect: Connect, served: Served) -> None:
+    for number in range(SHARE):
+        connect().sendall(2 * REQUEST.replace(b"fast", b"large"))
+        eventually(functools.partial(served.has_answered, number + 1))
+    for _ in range(SHARE):
+        assert ask(connect) == (200, b"well")
+
+
+def test_what_is_answered_at_once_is_the_last_to_lose_its_place_in_the_queue(served: Served, tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    server = BoundedServer(served.application, "t", at_once="/once", unix_socket=path, unix_socket_perms="600")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(6 * SHARE)]
+        for one in waiting:
+            one.settimeout(20)
+            one.connect(path)
+            one.sendall(REQUEST)
+        for number in (4 * SHARE, -1):
+            waiting[number].close()
+            waiting[number] = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting[number].settimeout(20)
+            waiting[number].connect(path)
+            waiting[number].sendall(REQUEST.replace(b"fast", b"once"))
+        server.start()
+        try:
+            assert [answer(waiting[number]) for number in (4 * SHARE, -1)] == 2 * [(200, b"well")]
+        finally:
+            server.stop()
 
 
 @pytest.mark.parametrize(
