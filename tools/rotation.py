@@ -72,13 +72,13 @@ EACH_RUN = (
     Rung("fuzz"),
     Rung("nova"),
     Rung("functional"),
+    Rung("campaign", "hostile", ("tests/campaign/hostile",)),
     Rung("campaign", "trouble", ("tests/campaign/trouble",)),
     _guests("core"),
     Rung("openstack", "promise", ("tests/openstack/cloud/test_promise.py",)),
 )
 
 IN_TURNS = (
-    Rung("campaign", "hostile", ("tests/campaign/hostile",), 7.0),
     _guests("long", 13.0),
     _guests("cascade-lake-newest", 5.0),
     _guests("broadwell-6.12", 3.0),
