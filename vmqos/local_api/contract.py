@@ -687,11 +687,29 @@ class SampledCache(TypedDict):
     bandwidth: float | None
 
 
+class SampledPromise(TypedDict, total=False):
+    """What a VM's flavor asks for, as far as advice depends on it; what it does not ask for is left out.
+
+    ``percent`` and ``mbps`` are limits of memory bandwidth, the latter in MB/s.
+    """
+
+    ways: int
+    code_ways: int
+    data_ways: int
+    is_shared: bool
+    percent: int
+    mbps: int
+
+
 class SampledVm(TypedDict):
-    """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal."""
+    """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal.
+
+    An earlier agent tells no ``promise``.
+    """
 
     flavor: str
     masks: dict[str, str]
+    promise: NotRequired[SampledPromise]
 
 
 class SampledHost(TypedDict):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from vmqos.insight import Cache, Counts, Host, Sample, Vm, plain_host, plain_sample
+from vmqos.insight import Cache, Counts, Host, Promise, Sample, Vm, plain_host, plain_sample
 
 FORMAT = "vmqos-neighbours"
 VERSION = 1
@@ -30,6 +30,8 @@ _MOST_ENTRIES = 4096
 """Caches, or VMs, on a line."""
 _LONGEST_NAME = 1024
 _MOST_WAYS = 64
+_MOST_ASKED = 999_999_999
+"""The greatest number that an extra spec can have."""
 _GREATEST = 1e18
 """The greatest figure. Counts and bytes a second of real machines are far below."""
 _LATEST = 1e11
@@ -224,7 +226,23 @@ def _vm(value: object, where: str, caches: Mapping[int, Cache]) -> tuple[Vm, str
         if bits >> caches[cache].ways:
             raise Invalid(f"{where}.masks.{cache}: {bits:x} has more than the {caches[cache].ways} ways of the cache")
     flavor = _text(found.get("flavor"), f"{where}.flavor")
-    return Vm(flavor, masks), _text(found["name"], f"{where}.name") if "name" in found else None
+    # Earlier versions recorded none.
+    promise = _promise(found["promise"], f"{where}.promise") if "promise" in found else Promise()
+    return Vm(flavor, masks, promise), _text(found["name"], f"{where}.name") if "name" in found else None
+
+
+def _promise(value: object, where: str) -> Promise:
+    found = _object(value, where)
+
+    def asked(name: str, most: int = _MOST_ASKED) -> int:
+        return _whole(found.get(name, 0), f"{where}.{name}", 0, most)
+
+    is_shared = found.get("is_shared", False)
+    if not isinstance(is_shared, bool):
+        raise Invalid(f"{where}.is_shared: {reprlib.repr(is_shared)} is neither true nor false")
+    return Promise(
+        asked("ways"), asked("code_ways"), asked("data_ways"), is_shared, asked("percent", 100), asked("mbps")
+    )
 
 
 def _sweep(found: dict[str, Any], host: Host) -> Sweep:

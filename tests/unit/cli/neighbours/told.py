@@ -20,7 +20,11 @@ def sample(of: Sample) -> dict[str, Any]:
 
 def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]:
     vms = {
-        uuid: {"flavor": vm.flavor, "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()}}
+        uuid: {
+            "flavor": vm.flavor,
+            "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
+            "promise": asdict(vm.promise),
+        }
         for uuid, vm in host.vms.items()
     }
     return {
