@@ -14,15 +14,18 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from vmqos.insight.model import Cause, Promise, Vm
+from vmqos.insight.model import Cause, Host, LimitedIn, Promise, Vm
 
 CAP_WAYS = 2
 """Ways for all who are capped together: the fewest that every cache can give."""
 LIMIT = 30
-"""Percent of the memory bandwidth: enough to go on with, and far from what fills a channel."""
+"""Percent of the memory bandwidth: enough to go on with, and far from what fills a channel. A host that limits in MB/s
+does not say what its memory gives; there it is percent of what the neighbour moves."""
 LOWEST_PERCENT = 10
 """A lower limit of memory bandwidth is not advised: most processors have none."""
 LOWEST_MBPS = 250
+STEP_MBPS = 125
+"""A limit in MB/s is a multiple of it: AMD's processors limit in such steps."""
 NO_FLAVOR = "FLAVOR"
 
 
@@ -38,11 +41,14 @@ class Advice:
     because: tuple[str, ...] = ()
 
 
-def against(cause: Cause, neighbour: Vm) -> Advice:
-    """What to do about a neighbour that slows another VM."""
+def against(cause: Cause, host: Host, neighbour: Vm, moves: float) -> Advice:
+    """What to do about a neighbour that slows another VM.
+
+    :param moves: its traffic with memory, in bytes a second.
+    """
     promise = neighbour.promise
     if cause is Cause.BANDWIDTH:
-        return _limit(neighbour)
+        return _limit(host.limited_in, neighbour, moves)
     if _is_capped(promise):
         why = (
             f"the neighbour's flavor has a cap already ({_cap(promise)}); ways of its own protect the victim: 'vmqos "
@@ -71,18 +77,41 @@ def for_more(vm: Vm, ways: int, there: int) -> Advice:
     return Advice(f"{_flavor_set(vm)} --cache-ways {ways}" if ways < there else "")
 
 
-def _limit(neighbour: Vm) -> Advice:
-    promise = neighbour.promise
-    if promise.mbps:
-        has, lower, option = f"{promise.mbps} MB/s", max(LOWEST_MBPS, promise.mbps // 2), "--bandwidth-mbps"
-        is_lower = lower < promise.mbps
-    elif 0 < promise.percent <= LIMIT:
-        has, lower, option = f"{promise.percent} %", max(LOWEST_PERCENT, promise.percent // 2), "--bandwidth-percent"
-        is_lower = lower < promise.percent
-    else:
-        return Advice(f"{_flavor_set(neighbour)} --bandwidth-percent {LIMIT}")
-    command = f"{_flavor_set(neighbour)} {option} {lower}" if is_lower else ""
-    return Advice(command, (f"the neighbour's flavor has a limit already ({has})",))
+def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float) -> Advice:
+    match limited_in:
+        case LimitedIn.PERCENT:
+            option, limit, lowest, unit = "--bandwidth-percent", LIMIT, LOWEST_PERCENT, "%"
+            has, other_unit = neighbour.promise.percent, neighbour.promise.mbps and "MB/s"
+        case LimitedIn.MBPS:
+            option, limit, lowest, unit = "--bandwidth-mbps", _mbps(moves), LOWEST_MBPS, "MB/s"
+            has, other_unit = neighbour.promise.mbps, neighbour.promise.percent and "per cent"
+        case LimitedIn.NOTHING:
+            why = (
+                "this host can't limit memory bandwidth, so it ends only when one of the two VMs moves to another host"
+            )
+            return Advice(because=(why,))
+        case LimitedIn.UNKNOWN:
+            why = (
+                "a limit of the neighbour's memory bandwidth ends it; whether this host limits in per cent or in MB/s "
+                "is not known"
+            )
+            return Advice(because=(why,))
+    if other_unit:
+        why = (
+            f"the neighbour's flavor has a limit in {other_unit}, which this host can't keep: after 'vmqos flavor "
+            f"unset', {option} {limit} ends it"
+        )
+        return Advice(because=(why,))
+    if not 0 < has <= limit:
+        return Advice(f"{_flavor_set(neighbour)} {option} {limit}")
+    lower = max(lowest, has // 2)
+    command = f"{_flavor_set(neighbour)} {option} {lower}" if lower < has else ""
+    return Advice(command, (f"the neighbour's flavor has a limit already ({has} {unit})",))
+
+
+def _mbps(moves: float) -> int:
+    """The limit for a VM that moves so many bytes a second, in MB/s."""
+    return max(LOWEST_MBPS, STEP_MBPS * round(LIMIT / 100 * moves / 1e6 / STEP_MBPS))
 
 
 def _capping(vm: Vm) -> str:

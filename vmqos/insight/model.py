@@ -84,6 +84,17 @@ class Vm:
     promise: Promise = Promise()
 
 
+class LimitedIn(enum.Enum):
+    """What a host limits memory bandwidth in."""
+
+    PERCENT = "%"
+    MBPS = "MB/s"
+    """The kernel's ``mba_MBps``, and AMD's steps of 1/8 GB/s."""
+    NOTHING = None
+    """It can't limit it."""
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What is known of the host.
@@ -97,6 +108,7 @@ class Host:
     vms: Mapping[str, Vm]
     memory_seconds: float = 100e-9
     memory_cycles: float = 250.0
+    limited_in: LimitedIn = LimitedIn.UNKNOWN
 
 
 class Use(enum.StrEnum):

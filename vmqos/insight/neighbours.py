@@ -217,7 +217,7 @@ def _pair(
 
 def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
     lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
-    advice = against(effect.cause, host.vms[pair.culprit])
+    advice = against(effect.cause, host, host.vms[pair.culprit], step.after)
     return PairVerdict(
         pair.culprit,
         pair.victim,

@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from vmqos.insight.model import Host, Promise, Sample, Vm
+from vmqos.insight.model import Host, LimitedIn, Promise, Sample, Vm
 
 
 def plain_host(host: Host) -> dict[str, Any]:
-    """What is known of the host; masks are hexadecimal."""
+    """What is known of the host; masks are hexadecimal. What it limits bandwidth in is left out if it is not known."""
+    is_known = host.limited_in is not LimitedIn.UNKNOWN
     return {
         "caches": {
             str(number): {"size": cache.size, "ways": cache.ways, "bandwidth": cache.bandwidth}
@@ -19,6 +20,7 @@ def plain_host(host: Host) -> dict[str, Any]:
         "vms": {key: _plain_vm(vm) for key, vm in host.vms.items()},
         "memory_seconds": host.memory_seconds,
         "memory_cycles": host.memory_cycles,
+        **({"bandwidth_unit": host.limited_in.value} if is_known else {}),
     }
 
 

@@ -649,7 +649,7 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it; empty where the culprit's flavor has all that it would give, which ``evidence`` says then.
+    a command that ends it; empty where no change of the culprit's flavor does, and ``evidence`` says why.
     """
 
     culprit: str
@@ -713,12 +713,17 @@ class SampledVm(TypedDict):
 
 
 class SampledHost(TypedDict):
-    """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes."""
+    """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes.
+
+    ``bandwidth_unit`` is what it limits memory bandwidth in, ``%`` or ``MB/s``; ``None`` where it can't limit it. An
+    earlier agent does not tell it.
+    """
 
     caches: dict[str, SampledCache]
     vms: dict[str, SampledVm]
     memory_seconds: float
     memory_cycles: float
+    bandwidth_unit: NotRequired[str | None]
 
 
 class NeighbourCounts(TypedDict):

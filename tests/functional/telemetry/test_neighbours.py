@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
@@ -25,6 +26,7 @@ _numbers = itertools.count(1)
 AT_REST = (1 * MIB, 20e6)
 CALM, ROBBED = (6 * MIB, 60e6), (2 * MIB, 600e6)
 THIEF = (8 * MIB, 4e9)
+HUNGRY, SLOWED, FLOOD = (2 * MIB, 5e9), (2 * MIB, 3e9), (1 * MIB, 20e9)
 """Bytes held, and bytes a second moved."""
 
 
@@ -107,3 +109,36 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
     assert (over["uuid"], over["state"], over["reason"]) == (
         victim.uuid, "undisturbed", f"batch-1 ({thief.uuid}) has ended",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("simulator", "option", "figures"),
+    [
+        (("cascade-lake",), "--bandwidth-percent", range(30, 31)),
+        (("cascade-lake", "mba_MBps"), "--bandwidth-mbps", range(5000, 7001)),
+        (("milan",), "--bandwidth-mbps", range(5000, 7001)),
+    ],
+    indirect=["simulator"],
+    ids=["per cent", "the kernel's MB/s", "AMD"],
+)
+def test_a_limit_of_memory_bandwidth_is_advised_in_what_the_host_limits_in(
+    option: str, figures: range, agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    victim, flood = make_vm(display_name="db-1"), make_vm(display_name="batch-1")
+    play(simulator, {victim.uuid: HUNGRY, flood.uuid: AT_REST})
+
+    def calm() -> int:
+        samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
+        return sum(one["bandwidth"] is not None and 4.5e9 < one["bandwidth"] < 5.5e9 for one in samples)
+
+    wait_for(lambda: calm() >= 15, "samples of a calm time")
+    play(simulator, {victim.uuid: SLOWED, flood.uuid: FLOOD})
+    wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict")
+    (pair,) = agent.get("/v1/neighbours")["pairs"]
+    assert (pair["culprit"], pair["victim"], pair["cause"]) == (flood.uuid, victim.uuid, "memory-bandwidth")
+    unit = agent.get(f"/v1/vms/{flood.uuid}")["bandwidth_unit"]
+    assert agent.get("/v1/neighbours/samples")["host"]["bandwidth_unit"] == unit
+    command, _, figure = pair["advice"].rpartition(" ")
+    assert command.endswith(option) and int(figure) in figures
+    said = vmqos(agent, "neighbours", victim.uuid)
+    assert said.returncode == 0 and f"    {command} " in said.stdout

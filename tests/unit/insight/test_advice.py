@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.insight.hosts import ALL, MIB, Did, history, host, step
-from vmqos.insight import Cause, Promise, Use, Vm, judge
+from vmqos.insight import Cause, LimitedIn, Promise, Use, Vm, judge
 from vmqos.insight.advice import Advice, against, against_filling, for_more
 
 SET = "vmqos flavor set c4"
 CAP, LIMIT = f"{SET} --cache-ways 2 --policy shared", f"{SET} --bandwidth-percent 30"
+HOST = host({})
 CAPPED, APART = Promise(ways=2, is_shared=True), Promise(code_ways=2, data_ways=2)
 
 
@@ -36,13 +37,37 @@ def vm(promise: Promise) -> Vm:
         (Cause.BANDWIDTH, Promise(percent=12), LIMIT.replace("30", "10"), "a limit already (12 %)"),
         (Cause.BANDWIDTH, Promise(percent=10), "", "a limit already (10 %)"),
         (Cause.BANDWIDTH, Promise(mbps=4000), f"{SET} --bandwidth-mbps 2000", "a limit already (4000 MB/s)"),
+        (Cause.BANDWIDTH, Promise(mbps=8000), f"{SET} --bandwidth-mbps 6000", ""),
         (Cause.BANDWIDTH, Promise(mbps=250), "", "a limit already (250 MB/s)"),
     ],
 )
 def test_a_culprit_is_not_advised_what_its_flavor_has(
     cause: Cause, promise: Promise, command: str, because: str
 ) -> None:
-    found = against(cause, vm(promise))
+    unit = LimitedIn.MBPS if promise.mbps else LimitedIn.PERCENT
+    found = against(cause, replace(HOST, limited_in=unit), vm(promise), 20e9)
+    assert found.command == command
+    assert len(found.because) == bool(because) and because in "".join(found.because)
+
+
+@pytest.mark.parametrize(
+    ("unit", "promise", "moves", "command", "because"),
+    [
+        (LimitedIn.PERCENT, Promise(), 20e9, LIMIT, ""),
+        (LimitedIn.PERCENT, Promise(), 1e9, LIMIT, ""),
+        (LimitedIn.MBPS, Promise(), 20e9, f"{SET} --bandwidth-mbps 6000", ""),
+        (LimitedIn.MBPS, Promise(), 20.3e9, f"{SET} --bandwidth-mbps 6125", ""),
+        (LimitedIn.MBPS, Promise(), 0.5e9, f"{SET} --bandwidth-mbps 250", ""),
+        (LimitedIn.NOTHING, Promise(), 20e9, "", "can't limit memory bandwidth"),
+        (LimitedIn.UNKNOWN, Promise(), 20e9, "", "in per cent or in MB/s is not known"),
+        (LimitedIn.PERCENT, Promise(mbps=4000), 20e9, "", "a limit in MB/s, which this host can't keep"),
+        (LimitedIn.MBPS, Promise(percent=30), 20e9, "", "unset', --bandwidth-mbps 6000 ends it"),
+    ],
+)
+def test_a_limit_is_advised_in_what_the_host_limits_in(
+    unit: LimitedIn, promise: Promise, moves: float, command: str, because: str
+) -> None:
+    found = against(Cause.BANDWIDTH, replace(HOST, limited_in=unit), vm(promise), moves)
     assert found.command == command
     assert len(found.because) == bool(because) and because in "".join(found.because)
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import json
 
-from vmqos.insight import Cache, Counts, Host, Promise, Sample, Vm, plain_host, plain_sample
+import pytest
+
+from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, plain_host, plain_sample
 
 
 def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_ask_for() -> None:
@@ -23,6 +25,20 @@ def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_a
         "memory_seconds": 9e-8,
         "memory_cycles": 200.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (LimitedIn.PERCENT, {"bandwidth_unit": "%"}),
+        (LimitedIn.MBPS, {"bandwidth_unit": "MB/s"}),
+        (LimitedIn.NOTHING, {"bandwidth_unit": None}),
+        (LimitedIn.UNKNOWN, {}),
+    ],
+)
+def test_what_a_host_limits_bandwidth_in_is_told_where_that_is_known(unit: LimitedIn, said: dict[str, str]) -> None:
+    told = plain_host(Host({}, {}, limited_in=unit))
+    assert {key: value for key, value in told.items() if key == "bandwidth_unit"} == said
 
 
 def test_what_was_not_measured_of_a_sample_is_null() -> None:

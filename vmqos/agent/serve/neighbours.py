@@ -142,7 +142,7 @@ def host_of(snapshot: Snapshot) -> insight.Host:
         fills = {cache: _fills(masks.get(cache), l3 is not None) for cache in runs_on if cache in caches}
         may_fill = {cache: mask for cache, mask in fills.items() if mask}
         vms[uuid] = insight.Vm(_flavor(record), may_fill, _promise(record.request.asked or CacheRequest()))
-    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks})
+    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks}, limited_in=_limited_in(snapshot))
 
 
 def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dict[str, insight.Series]:
@@ -212,6 +212,13 @@ def _fills(mask: CapacityBitmask | None, has_ways: bool) -> int:
 def _flavor(record: VmRecord) -> str:
     metadata = record.observed.vm.metadata
     return metadata.flavor if metadata else ""
+
+
+def _limited_in(snapshot: Snapshot) -> insight.LimitedIn:
+    if snapshot.resctrl is None:
+        return insight.LimitedIn.UNKNOWN
+    throttle = snapshot.resctrl.capabilities.memory_bandwidth
+    return insight.LimitedIn(throttle.unit.told_in if throttle is not None else None)
 
 
 def _promise(asked: CacheRequest) -> insight.Promise:

@@ -216,7 +216,8 @@ class Series:
             int(number): Cache(cache["size"], cache["ways"], cache["bandwidth"])
             for number, cache in host["caches"].items()
         }
-        return Facts(Host(caches, vms, host["memory_seconds"], host["memory_cycles"]), names)
+        known = Host(caches, vms, host["memory_seconds"], host["memory_cycles"], ask.limited_in(host))
+        return Facts(known, names)
 
     def _flavor(self, name: str) -> str:
         if self.has_names or not name:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from vmqos.insight import Cache, Counts, Host, Promise, Sample, Vm, plain_host, plain_sample
+from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, plain_host, plain_sample
 
 FORMAT = "vmqos-neighbours"
 VERSION = 1
@@ -196,9 +196,18 @@ def _facts(value: object) -> Facts:
             {key: vm for key, (vm, _) in vms.items()},
             _number(host.get("memory_seconds"), "host.memory_seconds", *_MEMORY_SECONDS),
             _number(host.get("memory_cycles"), "host.memory_cycles", *_MEMORY_CYCLES),
+            # Earlier versions did not record it.
+            _limited_in(host["bandwidth_unit"]) if "bandwidth_unit" in host else LimitedIn.UNKNOWN,
         ),
         {key: name for key, (_, name) in vms.items() if name is not None},
     )
+
+
+def _limited_in(value: object) -> LimitedIn:
+    units = {unit.value: unit for unit in LimitedIn if unit is not LimitedIn.UNKNOWN}
+    if not (value is None or isinstance(value, str)) or value not in units:
+        raise Invalid(f"host.bandwidth_unit: {reprlib.repr(value)} is neither '%' nor 'MB/s' nor null")
+    return units[value]
 
 
 def _cache(value: object, where: str) -> Cache:

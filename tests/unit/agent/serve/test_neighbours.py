@@ -27,6 +27,7 @@ from vmqos.agent.serve.neighbours import Neighbours, host_of
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
 from vmqos.telemetry import Rates, Reading
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -48,6 +49,14 @@ def sharing() -> Snapshot:
     known = two()
     alone = replace(known.vms[UUID], allocation=Allocation(PromiseState.NONE, "", {}))
     return replace(known, vms={**known.vms, UUID: alone})
+
+
+def limiting(known: Snapshot, unit: BandwidthUnit | None) -> Snapshot:
+    """A host that limits memory bandwidth in this unit; ``None``: it can't limit it."""
+    assert known.resctrl is not None
+    capabilities = known.resctrl.capabilities
+    bandwidths = {"MB": BandwidthResource("MB", 8, 1, 1, True, (0,), unit)} if unit else {}
+    return replace(known, resctrl=replace(known.resctrl, capabilities=replace(capabilities, bandwidths=bandwidths)))
 
 
 def filled(
@@ -92,6 +101,23 @@ def test_a_vm_fills_the_ways_of_its_group_on_the_caches_on_which_it_runs() -> No
 def test_what_a_flavor_asks_for_is_known_of_its_vm(asked: CacheRequest | None, promise: insight.Promise) -> None:
     known = with_record(snapshot(), request=FlavorRequest(asked, asked))
     assert host_of(known).vms[UUID].promise == promise
+
+
+@pytest.mark.parametrize(
+    ("throttle", "unit"),
+    [
+        (BandwidthUnit.PERCENT, insight.LimitedIn.PERCENT),
+        (BandwidthUnit.MBPS, insight.LimitedIn.MBPS),
+        (BandwidthUnit.EIGHTH_GBPS, insight.LimitedIn.MBPS),
+        (None, insight.LimitedIn.NOTHING),
+    ],
+)
+def test_the_unit_of_limits_is_that_of_resctrl(throttle: BandwidthUnit | None, unit: insight.LimitedIn) -> None:
+    assert host_of(limiting(snapshot(), throttle)).limited_in is unit
+
+
+def test_the_unit_of_limits_is_not_known_while_resctrl_can_not_be_read() -> None:
+    assert host_of(Snapshot()).limited_in is insight.LimitedIn.UNKNOWN
 
 
 def test_a_vm_that_may_run_anywhere_fills_all_caches() -> None:

@@ -12,7 +12,7 @@ from tests.unit.cli.neighbours import told
 from tests.unit.insight.hosts import Did, history, host
 from vmqos.cli.neighbours import recording
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
-from vmqos.insight import Promise
+from vmqos.insight import LimitedIn, Promise
 
 HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
 HOST = host({"a": 0xF, "b": 0xF0})
@@ -64,11 +64,19 @@ def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
     assert read(changed(3, "mood", value="sunny")) == RECORDS
 
 
-def test_a_recording_of_an_earlier_version_that_has_no_promises_is_read() -> None:
+def test_a_recording_of_an_earlier_version_that_has_neither_promises_nor_a_unit_is_read() -> None:
     facts = json.loads(TEXT.splitlines()[1])
     for vm in facts["host"]["vms"].values():
         del vm["promise"]
-    assert read(with_line(2, facts)) == [RECORDS[0], Facts(HOST, FACTS.names), *SWEEPS]
+    del facts["host"]["bandwidth_unit"]
+    known = replace(HOST, limited_in=LimitedIn.UNKNOWN)
+    assert read(with_line(2, facts)) == [RECORDS[0], Facts(known, FACTS.names), *SWEEPS]
+
+
+@pytest.mark.parametrize("unit", [LimitedIn.MBPS, LimitedIn.NOTHING])
+def test_what_the_host_limits_bandwidth_in_is_read(unit: LimitedIn) -> None:
+    _, facts, *_ = read(changed(2, "host", "bandwidth_unit", value=unit.value))
+    assert isinstance(facts, Facts) and facts.host.limited_in is unit
 
 
 A = ("vms", "a")
@@ -116,6 +124,11 @@ WRONG = {
     "a name that is none": (changed(2, "host", *A, "name", value=7), "line 2: host.vms.a.name: 7 is no text"),
     "a long flavor": (changed(2, "host", *A, "flavor", value="x" * 2000), "is longer than 1024 characters"),
     "no promise": (changed(2, "host", *A, "promise", value=7), "line 2: host.vms.a.promise: 7 is no JSON object"),
+    "a unit that is none": (
+        changed(2, "host", "bandwidth_unit", value="unknown"),
+        "line 2: host.bandwidth_unit: 'unknown' is neither '%' nor 'MB/s' nor null",
+    ),
+    "a unit that is no text": (changed(2, "host", "bandwidth_unit", value=[]), "host.bandwidth_unit: [] is neither"),
     "more per cent than all": (
         changed(2, "host", *A, "promise", "percent", value=101),
         "line 2: host.vms.a.promise.percent: 101 is no whole number from 0 to 100",

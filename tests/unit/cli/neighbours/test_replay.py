@@ -24,7 +24,7 @@ from vmqos.cli.neighbours import answer, recording, replay
 from vmqos.cli.neighbours.record import Series
 from vmqos.cli.neighbours.recording import Facts, Header
 from vmqos.cli.neighbours.replay import Moments
-from vmqos.insight import History, Host, Promise, Sample, judge
+from vmqos.insight import History, Host, LimitedIn, Promise, Sample, judge
 
 
 def recorded(found: Host, series: History, *, has_names: bool = True, polls: Sequence[float] = (1e12,)) -> bytes:
@@ -155,6 +155,37 @@ def test_of_an_earlier_recording_that_has_no_promises_is_advised_what_any_vm_is(
     said = run("replay", path).out
     Path(path).write_bytes(b"".join([header, json.dumps(told_of_host).encode() + b"\n", *sweeps]))
     assert run("replay", path).out == said
+
+
+FLOODED = {
+    "vm-1": [
+        Did(held=2 << 20, moved=3e9 if at >= 25 else 5e9, cycles=3400 if at >= 25 else 2000, misses=5)
+        for at in range(40)
+    ],
+    "vm-2": [Did(held=1 << 20, moved=36e9 if at >= 25 else 1e8) for at in range(40)],
+}
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (LimitedIn.PERCENT, "vmqos flavor set flavor-1 --bandwidth-percent 30"),
+        (LimitedIn.MBPS, "vmqos flavor set flavor-1 --bandwidth-mbps 10750"),
+        (LimitedIn.NOTHING, "this host can't limit memory bandwidth"),
+        (LimitedIn.UNKNOWN, "whether this host limits in per cent or in MB/s is not known"),
+    ],
+)
+def test_a_limit_is_advised_in_the_unit_of_the_host_and_none_of_an_earlier_recording_that_does_not_say_it(
+    unit: LimitedIn, said: str, run: Run, tmp_path: Path
+) -> None:
+    series = {vm: [did.sample(float(at), True) for at, did in enumerate(dids)] for vm, dids in FLOODED.items()}
+    known = replace(host({"vm-1": ALL, "vm-2": 1}, flavor="m1.batch"), limited_in=unit)
+    data = recorded(known, series, has_names=False)
+    (tmp_path / "flooded").write_bytes(data)
+    assert (b"bandwidth_unit" in data) == (unit is not LimitedIn.UNKNOWN)
+    out = " ".join(run("replay", str(tmp_path / "flooded")).out.split())
+    assert "vm-1 is slowed by vm-2, through the memory's bandwidth" in out and said in out
+    assert ("--bandwidth" in out) == ("--bandwidth" in said)
 
 
 def test_it_is_judged_as_it_was_at_a_moment(run: Run, path: str) -> None:
