@@ -29,8 +29,8 @@ SHARE = 0.1
 move much more take some seconds."""
 
 USUAL_SHARE = 0.002
-"""The same, while that does not put it off for long: 200 calm VMs take some 50 ms, and a page and
-Prometheus ask ten times a minute. A host of few VMs is judged at each question, as before."""
+"""Judging calm VMs takes no more than this share of one CPU, unless that put it off for longer than :data:`LATEST`. 200
+of them take some 50 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
 
 LATEST = 15.0
 """Seconds for which calm VMs are not judged anew, at most."""
