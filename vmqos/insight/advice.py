@@ -86,9 +86,7 @@ def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float) -> Advice:
             option, limit, lowest, unit = "--bandwidth-mbps", _mbps(moves), LOWEST_MBPS, "MB/s"
             has, other_unit = neighbour.promise.mbps, neighbour.promise.percent and "per cent"
         case LimitedIn.NOTHING:
-            why = (
-                "this host can't limit memory bandwidth, so it ends only when one of the two VMs moves to another host"
-            )
+            why = "this host can't limit memory bandwidth: to move one of the two VMs to another host ends it"
             return Advice(because=(why,))
         case LimitedIn.UNKNOWN:
             why = (
