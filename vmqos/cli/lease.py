@@ -66,7 +66,7 @@ class Lease:
         return running
 
     def left(self) -> float:
-        """Ask for the trial again, and how many bytes the VM still has in ways that it left; NaN where nobody knows.
+        """Renew the trial, and return the bytes that the VM still has where it was; NaN where nothing counts them.
 
         :raises vmqos.cli.exceptions.TrialLost: if it ended before its time.
         """

@@ -4,32 +4,133 @@
 A neighbour that fills the cache is capped, not its victim walled in: a cap costs one class for all who have it, and
 those who stream lose nothing by it, while ways of its own for each victim are soon all given. Of the memory's
 bandwidth, only a limit on the one who takes it helps.
+
+What a flavor has already is not advised. VMs have what their flavor asked for when they were made: one that was changed
+since is another flavor for them, until they are resized.
 """
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
-from vmqos.insight.model import Cause
+from vmqos.insight.model import Cause, Host, LimitedIn, Promise, Vm
 
 CAP_WAYS = 2
 """Ways for all who are capped together: the fewest that every cache can give."""
 LIMIT = 30
-"""Percent of the memory bandwidth: enough to go on with, and far from what fills a channel."""
+"""Percent of the memory bandwidth: enough to go on with, and far from what fills a channel. A host that limits in MB/s
+does not say what its memory gives; there it is percent of what the neighbour moves."""
+LOWEST_PERCENT = 10
+"""A lower limit of memory bandwidth is not advised: most processors have none."""
+LOWEST_MBPS = 250
+STEP_MBPS = 125
+"""A limit in MB/s is a multiple of it: AMD's processors limit in such steps."""
 NO_FLAVOR = "FLAVOR"
 
 
-def against(cause: Cause, flavor: str) -> str:
-    """What to do about a culprit of this flavor. A running VM gets it when it is resized to the flavor."""
-    name = shlex.quote(flavor or NO_FLAVOR)
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do. A running VM gets it when it is resized to the flavor.
+
+    :ivar command: empty where none helps.
+    :ivar because: why it is not the usual one; empty where it is.
+    """
+
+    command: str = ""
+    because: tuple[str, ...] = ()
+
+
+def against(cause: Cause, host: Host, neighbour: Vm, moves: float) -> Advice:
+    """What to do about a neighbour that slows another VM.
+
+    :param moves: its traffic with memory, in bytes a second.
+    """
+    promise = neighbour.promise
     if cause is Cause.BANDWIDTH:
-        return f"vmqos flavor set {name} --bandwidth-percent {LIMIT}"
-    return f"vmqos flavor set {name} --cache-ways {CAP_WAYS} --policy shared"
+        return _limit(host.limited_in, neighbour, moves)
+    if _is_capped(promise):
+        why = (
+            f"the neighbour's flavor has a cap already ({_cap(promise)}); ways of its own protect the victim: 'vmqos "
+            "size' tries how many it needs"
+        )
+        return Advice(because=(why,))
+    return Advice(_capping(neighbour))
 
 
-def for_more(flavor: str, ways: int, there: int) -> str:
-    """What to do for a VM that starves; empty where it needs all the ways there are, which no VM can have for itself.
+def against_filling(vm: Vm) -> Advice:
+    """What to do about a VM that fills the cache without gain."""
+    if _is_capped(vm.promise):
+        return Advice(because=(f"its flavor has a cap already ({_cap(vm.promise)})",))
+    return Advice(_capping(vm))
+
+
+def for_more(vm: Vm, ways: int, there: int) -> Advice:
+    """What to do for a VM that starves; no command where it needs all the ways there are, which no VM can have alone.
 
     :param ways: how many it needs at least.
     """
-    return f"vmqos flavor set {shlex.quote(flavor or NO_FLAVOR)} --cache-ways {ways}" if ways < there else ""
+    if vm.promise.code_ways:
+        why = "its flavor has ways for code and for data apart: 'vmqos size' tries how many of each it needs"
+        return Advice(because=(why,))
+    ways = max(ways, vm.promise.ways + 1)
+    return Advice(f"{_flavor_set(vm)} --cache-ways {ways}" if ways < there else "")
+
+
+def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float) -> Advice:
+    match limited_in:
+        case LimitedIn.PERCENT:
+            option, limit, lowest, unit = "--bandwidth-percent", LIMIT, LOWEST_PERCENT, "%"
+            has, other_unit = neighbour.promise.percent, neighbour.promise.mbps and "MB/s"
+        case LimitedIn.MBPS:
+            option, limit, lowest, unit = "--bandwidth-mbps", _mbps(moves), LOWEST_MBPS, "MB/s"
+            has, other_unit = neighbour.promise.mbps, neighbour.promise.percent and "per cent"
+        case LimitedIn.NOTHING:
+            why = "this host can't limit memory bandwidth: to move one of the two VMs to another host ends it"
+            return Advice(because=(why,))
+        case LimitedIn.UNKNOWN:
+            why = (
+                "a limit of the neighbour's memory bandwidth ends it; whether this host limits in per cent or in MB/s "
+                "is not known"
+            )
+            return Advice(because=(why,))
+    if other_unit:
+        why = (
+            f"the neighbour's flavor has a limit in {other_unit}, which this host can't keep: after 'vmqos flavor "
+            f"unset', {option} {limit} ends it"
+        )
+        return Advice(because=(why,))
+    if not 0 < has <= limit:
+        return Advice(f"{_flavor_set(neighbour)} {option} {limit}")
+    lower = max(lowest, has // 2)
+    command = f"{_flavor_set(neighbour)} {option} {lower}" if lower < has else ""
+    return Advice(command, (f"the neighbour's flavor has a limit already ({has} {unit})",))
+
+
+def _mbps(moves: float) -> int:
+    """The limit for a VM that moves so many bytes a second, in MB/s."""
+    return max(LOWEST_MBPS, STEP_MBPS * round(LIMIT / 100 * moves / 1e6 / STEP_MBPS))
+
+
+def _capping(vm: Vm) -> str:
+    # A flavor has either these or those, and 'vmqos flavor set' refuses to add the others.
+    each = CAP_WAYS // 2
+    ways = f"--code-ways {each} --data-ways {each}" if vm.promise.code_ways else f"--cache-ways {CAP_WAYS}"
+    return f"{_flavor_set(vm)} {ways} --policy shared"
+
+
+def _is_capped(promise: Promise) -> bool:
+    return promise.is_shared and 0 < _ways(promise) <= CAP_WAYS
+
+
+def _cap(promise: Promise) -> str:
+    ways = _ways(promise)
+    return f"{ways} {'way' if ways == 1 else 'ways'} with hw:cache_policy=shared"
+
+
+def _ways(promise: Promise) -> int:
+    return promise.ways + promise.code_ways + promise.data_ways
+
+
+def _flavor_set(vm: Vm) -> str:
+    return f"vmqos flavor set {shlex.quote(vm.flavor or NO_FLAVOR)}"

@@ -55,6 +55,23 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a VM's flavor asks for, as far as advice depends on it; 0 where it does not ask, or that is not known.
+
+    :ivar ways: of the L3. A flavor that has ``code_ways`` and ``data_ways`` has none of these.
+    :ivar is_shared: whether the ways are a cap within the pool that all fill; else the VM has them alone.
+    :ivar percent: its limit of memory bandwidth, 1 to 100; or ``mbps``, in MB/s.
+    """
+
+    ways: int = 0
+    code_ways: int = 0
+    data_ways: int = 0
+    is_shared: bool = False
+    percent: int = 0
+    mbps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Vm:
     """What is known of a VM beside its samples.
 
@@ -64,6 +81,18 @@ class Vm:
 
     flavor: str
     masks: Mapping[int, int]
+    promise: Promise = Promise()
+
+
+class LimitedIn(enum.Enum):
+    """What a host limits memory bandwidth in."""
+
+    PERCENT = "%"
+    MBPS = "MB/s"
+    """The kernel's ``mba_MBps``, and AMD's steps of 1/8 GB/s."""
+    NOTHING = None
+    """It can't limit it."""
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +108,7 @@ class Host:
     vms: Mapping[str, Vm]
     memory_seconds: float = 100e-9
     memory_cycles: float = 250.0
+    limited_in: LimitedIn = LimitedIn.UNKNOWN
 
 
 class Use(enum.StrEnum):

@@ -217,6 +217,7 @@ def _pair(
 
 def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
     lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
+    advice = against(effect.cause, host, host.vms[pair.culprit], step.after)
     return PairVerdict(
         pair.culprit,
         pair.victim,
@@ -230,8 +231,9 @@ def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect:
             f"the neighbour's traffic with memory rose from {say.bandwidth(step.before)} to "
             f"{say.bandwidth(step.after)}, {say.percent(share)} of all that rose then",
             *effect.evidence,
+            *advice.because,
         ),
-        against(effect.cause, host.vms[pair.culprit].flavor),
+        advice.command,
     )
 
 

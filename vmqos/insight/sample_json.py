@@ -3,25 +3,38 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from vmqos.insight.model import Host, Sample
+from vmqos.insight.model import Host, LimitedIn, Promise, Sample, Vm
 
 
 def plain_host(host: Host) -> dict[str, Any]:
-    """What is known of the host; masks are hexadecimal."""
+    """What is known of the host; masks are hexadecimal. What it limits bandwidth in is left out if it is not known."""
+    is_known = host.limited_in is not LimitedIn.UNKNOWN
     return {
         "caches": {
             str(number): {"size": cache.size, "ways": cache.ways, "bandwidth": cache.bandwidth}
             for number, cache in host.caches.items()
         },
-        "vms": {
-            key: {"flavor": vm.flavor, "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()}}
-            for key, vm in host.vms.items()
-        },
+        "vms": {key: _plain_vm(vm) for key, vm in host.vms.items()},
         "memory_seconds": host.memory_seconds,
         "memory_cycles": host.memory_cycles,
+        **({"bandwidth_unit": host.limited_in.value} if is_known else {}),
     }
+
+
+def _plain_vm(vm: Vm) -> dict[str, Any]:
+    return {
+        "flavor": vm.flavor,
+        "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
+        "promise": plain_promise(vm.promise),
+    }
+
+
+def plain_promise(promise: Promise) -> dict[str, Any]:
+    """What a flavor asks for, and nothing of the rest."""
+    return {name: value for name, value in asdict(promise).items() if value}
 
 
 def plain_sample(sample: Sample) -> dict[str, Any]:

@@ -22,8 +22,8 @@ import math
 from collections.abc import Sequence
 
 from vmqos.insight import say
-from vmqos.insight.advice import against, for_more
-from vmqos.insight.model import Cause, Host, Use, Vm, VmVerdict
+from vmqos.insight.advice import Advice, against_filling, for_more
+from vmqos.insight.model import Host, Use, Vm, VmVerdict
 from vmqos.insight.series import Series, middle
 
 LATELY = 10
@@ -61,13 +61,13 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
         found = _without_pmu(series, held, traffic / LINE * host.memory_seconds)
         figures = f"it moves {say.bandwidth(traffic)}; nothing counts misses of the L3 here"
     kind, confidence, why, enough = found
-    todo = ""
+    todo = Advice()
     if kind is Use.STARVES and room > 0:
         ways = max(_ways_for(facts, enough / room), 1 + _ways_for(facts, holds / room))
-        todo = for_more(facts.flavor, ways, min(host.caches[cache].ways for cache in facts.masks))
+        todo = for_more(facts, ways, min(host.caches[cache].ways for cache in facts.masks))
     elif kind is Use.FILLS_WITHOUT_GAIN:
-        todo = against(Cause.CACHE, facts.flavor)
-    return VmVerdict(vm, kind, confidence, tuple(filter(None, (has, figures, why))), todo)
+        todo = against_filling(facts)
+    return VmVerdict(vm, kind, confidence, tuple(filter(None, (has, figures, why, *todo.because))), todo.command)
 
 
 def _ways_for(facts: Vm, full: float) -> int:

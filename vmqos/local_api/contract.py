@@ -649,7 +649,7 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it; empty where the culprit's flavor has all that it would give, which ``evidence`` says then.
+    a command that ends it; empty where no change of the culprit's flavor does, and ``evidence`` says why.
     """
 
     culprit: str
@@ -687,20 +687,43 @@ class SampledCache(TypedDict):
     bandwidth: float | None
 
 
+class SampledPromise(TypedDict, total=False):
+    """What a VM's flavor asks for, as far as advice depends on it; what it does not ask for is left out.
+
+    ``percent`` and ``mbps`` are limits of memory bandwidth, the latter in MB/s.
+    """
+
+    ways: int
+    code_ways: int
+    data_ways: int
+    is_shared: bool
+    percent: int
+    mbps: int
+
+
 class SampledVm(TypedDict):
-    """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal."""
+    """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal.
+
+    An earlier agent tells no ``promise``.
+    """
 
     flavor: str
     masks: dict[str, str]
+    promise: NotRequired[SampledPromise]
 
 
 class SampledHost(TypedDict):
-    """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes."""
+    """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes.
+
+    ``bandwidth_unit`` is what it limits memory bandwidth in, ``%`` or ``MB/s``; ``None`` where it can't limit it. An
+    earlier agent does not tell it.
+    """
 
     caches: dict[str, SampledCache]
     vms: dict[str, SampledVm]
     memory_seconds: float
     memory_cycles: float
+    bandwidth_unit: NotRequired[str | None]
 
 
 class NeighbourCounts(TypedDict):

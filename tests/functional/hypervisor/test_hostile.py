@@ -20,6 +20,7 @@ from tests.functional.conftest import MakeVm
 from tests.functional.hypervisor.conftest import Watched
 from tests.functional.hypervisor.hostile import LYING, SILENT
 from tools.lab.private_libvirt import PrivateLibvirt
+from tools.lab.ready_programs import Start, starting
 from vmqos.hypervisor import cgroup, exceptions, processes, qemu_process
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.pseudo_lock import region_users
@@ -28,28 +29,14 @@ from vmqos.resctrl import mount
 MIB = 1 << 20
 A_USER = 4711
 
-Start = Callable[..., int]
 MakeFolder = Callable[[int], Path]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start a Python program that says a word when it is ready; gives its PID."""
-    children: list[subprocess.Popen[bytes]] = []
-
-    def run(program: str, *arguments: object) -> int:
-        child = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        children.append(child)
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        return child.pid
-
-    yield run
-    for child in children:
-        child.kill()
-        child.communicate()
+    with starting() as start_program:
+        yield start_program
 
 
 @pytest.fixture

@@ -129,6 +129,14 @@ def charts(browser: Browser) -> list[str]:
     return [str(one.get_attribute("aria-label")).split(" over the last ")[0] for one in browser.all(".chart")]
 
 
+def show_the_day(browser: Browser, wait_for: WaitFor, *, charts: int) -> None:
+    """Have the charts show the day, and wait until each of so many is drawn with its least and greatest values."""
+    browser.all("[data-charts=day]")[0].click()
+    wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
+    bands = browser.run("return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d').length)")
+    assert len(bands) == charts and min(bands) > 1000
+
+
 def is_quiet(browser: Browser, host: PlayedHost) -> bool:
     """Whether a page that is paused has shown the answers to all that it asked."""
     known = len(host.asked)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, unfold
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -68,10 +68,7 @@ def test_the_day_has_them_with_their_least_and_greatest(
 ) -> None:
     browser = open_page()
     unfold(browser, "database")
-    browser.all("[data-charts=day]")[0].click()
-    wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
-    bands = browser.run("return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d').length)")
-    assert len(bands) == 5 and min(bands) > 1000
+    show_the_day(browser, wait_for, charts=5)
     told = re.fullmatch(r"\d\d:\d\d UTC: (0\.\d\d) \((0\.\d\d) \u2013 (0\.\d\d)\)", browser.texts(".told")[2])
     assert told is not None
     mean, least, greatest = map(float, told.groups())

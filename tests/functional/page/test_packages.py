@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, unfold
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
 
@@ -63,10 +63,7 @@ def test_the_day_has_them_beside_what_tasks_execute(
     browser = open_page()
     unfold(browser, "database")
     assert charts(browser) == OF_CACHES + OF_TASKS + OF_PACKAGES
-    browser.all("[data-charts=day]")[0].click()
-    wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
-    bands = browser.run("return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d').length)")
-    assert len(bands) == 8 and min(bands) > 1000
+    show_the_day(browser, wait_for, charts=8)
     told = re.fullmatch(r"\d\d:\d\d UTC: ([\d.]+) W \(([\d.]+) W \u2013 ([\d.]+) W\)", browser.texts(".told")[5])
     assert told is not None
     mean, least, greatest = map(float, told.groups())

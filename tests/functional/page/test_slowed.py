@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.conftest import OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
+from tests.unit.insight import hosts
+from vmqos.insight import LimitedIn, judge, plain
 
 PANEL = "#slowed"
 ADVICE = "vmqos flavor set m1.batch --cache-ways 2 --policy shared"
@@ -73,6 +76,36 @@ def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: P
     assert browser.texts(f"{PANEL} details li") == host.neighbours["pairs"][0]["evidence"]  # type: ignore[index]
     browser.all(f"{PANEL} .link")[1].click()
     assert browser.driver.switch_to.active_element.text == "batch-1"
+
+
+@pytest.mark.parametrize(
+    ("unit", "advice", "evidence"),
+    [
+        (LimitedIn.PERCENT, "vmqos flavor set m1.batch --bandwidth-percent 30", "of what memory gives"),
+        (LimitedIn.MBPS, "vmqos flavor set m1.batch --bandwidth-mbps 10750", "of what memory gives"),
+        (LimitedIn.NOTHING, "", "this host can't limit memory bandwidth"),
+    ],
+)
+def test_what_is_advised_against_a_culprit_of_the_bandwidth_is_what_its_host_can_do(
+    unit: LimitedIn, advice: str, evidence: str, host: PlayedHost, open_page: OpenPage
+) -> None:
+    few(host)
+    uuids = {vm["instance_name"]: vm["uuid"] for vm in host.vms}
+    victim, culprit = uuids["web-1"], uuids["batch-1"]
+    hungry = hosts.Did(held=2 << 20, moved=5e9, cycles=2000, misses=5)
+    moved = {
+        victim: hosts.step(hungry, replace(hungry, moved=3e9, cycles=3400), 25),
+        culprit: hosts.step(hosts.Did(), hosts.Did(moved=36e9), 25),
+    }
+    known = replace(hosts.host({victim: 0xFF, culprit: 0xFF00}, flavor="m1.batch"), limited_in=unit)
+    found = plain(judge(known, hosts.history(40, **moved)))
+    host.neighbours = {"time": time.time(), "interval": 1.0, "samples": 40, "counted": True, **found}
+    browser = open_page()
+    shown = browser.one(PANEL).text
+    assert "web-1 is slowed by batch-1" in shown and "memory bandwidth" in shown
+    assert (f"to that flavor:\n{advice}" in shown) == bool(advice) and ("What ends it" in shown) == bool(advice)
+    browser.one(f"{PANEL} summary").click()
+    assert evidence in browser.texts(f"{PANEL} details li")[-1]
 
 
 def test_without_hardware_events_it_is_an_estimate(host: PlayedHost, open_page: OpenPage) -> None:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.functional.conftest import MakeAgent
+from tests.functional.telemetry.test_confirm import start
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
@@ -24,6 +27,32 @@ def agent(make_agent: MakeAgent) -> Agent:
     made = make_agent({"telemetry": {"interval": str(INTERVAL), "hardware_events": "false"}})
     made.start()
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of a command.
+
+    :ivar seen: what the agent told of all VMs, by UUID, again and again while the command ran.
+    """
+
+    status: int
+    out: str
+    err: str
+    seen: list[dict[str, Any]]
+
+
+def run_watched(agent: Agent, *arguments: str, is_patient: bool = True) -> Ended:
+    """Run the command to its end, and look at the VMs meanwhile.
+
+    :param is_patient: see :func:`tests.functional.telemetry.test_confirm.start`.
+    """
+    running, seen = start(agent, *arguments, is_patient=is_patient), list[dict[str, Any]]()
+    while running.poll() is None:
+        seen.append({one["uuid"]: one for one in agent.get("/v1/vms")["vms"]})
+        time.sleep(INTERVAL / 3)
+    out, err = running.communicate()
+    return Ended(running.returncode, out, err, seen)
 
 
 def ways_of(vm: Any) -> set[int]:

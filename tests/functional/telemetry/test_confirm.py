@@ -21,7 +21,7 @@ import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
-from tests.functional.telemetry.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play
+from tests.functional.telemetry.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play, samples_of
 from tests.functional.telemetry.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.program import Program
@@ -171,11 +171,7 @@ def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed
     thief = make_vm(display_name="batch-1")
     play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST})
 
-    def calm() -> int:
-        samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
-        return sum(one["bandwidth"] is not None and 5e7 < one["bandwidth"] < 7e7 for one in samples)
-
-    wait_for(lambda: calm() >= 15, "samples of a calm time")
+    wait_for(lambda: samples_of(agent, victim, CALM) >= 15, "samples of a calm time")
     nothing = vmqos(agent, *confirming(victim))
     assert nothing.returncode == 1 and "no VM is said to slow db-1" in nothing.stderr
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
+from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
 
 INTERVAL = 0.3
@@ -25,6 +27,7 @@ _numbers = itertools.count(1)
 AT_REST = (1 * MIB, 20e6)
 CALM, ROBBED = (6 * MIB, 60e6), (2 * MIB, 600e6)
 THIEF = (8 * MIB, 4e9)
+HUNGRY, SLOWED, FLOOD = (2 * MIB, 5e9), (2 * MIB, 3e9), (1 * MIB, 20e9)
 """Bytes held, and bytes a second moved."""
 
 
@@ -74,6 +77,12 @@ def play(
     os.replace(new, file)
 
 
+def samples_of(agent: Agent, vm: RunningVm, does: tuple[int, float]) -> int:
+    """In how many samples of a VM the agent saw it do this: how much it holds, and moves a second."""
+    samples = agent.get("/v1/neighbours/samples")["samples"].get(vm.uuid, [])
+    return sum(one["bandwidth"] == pytest.approx(does[1], rel=0.15) for one in samples)
+
+
 def about_neighbours(agent: Agent) -> list[Any]:
     return [event for event in agent.get("/v1/events")["events"] if event["kind"] == "neighbour"]
 
@@ -84,11 +93,7 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
     victim, thief, other = make_vm(display_name="db-1"), make_vm(display_name="batch-1"), make_vm()
     play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST, other.uuid: AT_REST})
 
-    def calm() -> int:
-        samples = agent.get("/v1/neighbours/samples")["samples"].get(victim.uuid, [])
-        return sum(one["bandwidth"] is not None and 5e7 < one["bandwidth"] < 7e7 for one in samples)
-
-    wait_for(lambda: calm() >= 15, "samples of a calm time")
+    wait_for(lambda: samples_of(agent, victim, CALM) >= 15, "samples of a calm time")
     assert agent.get("/v1/neighbours")["pairs"] == []
 
     play(simulator, {victim.uuid: ROBBED, thief.uuid: THIEF, other.uuid: AT_REST})
@@ -107,3 +112,32 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
     assert (over["uuid"], over["state"], over["reason"]) == (
         victim.uuid, "undisturbed", f"batch-1 ({thief.uuid}) has ended",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("simulator", "option", "figures"),
+    [
+        (("cascade-lake",), "--bandwidth-percent", range(30, 31)),
+        (("cascade-lake", "mba_MBps"), "--bandwidth-mbps", range(5000, 7001)),
+        (("milan",), "--bandwidth-mbps", range(5000, 7001)),
+    ],
+    indirect=["simulator"],
+    ids=["per cent", "the kernel's MB/s", "AMD"],
+)
+def test_a_limit_of_memory_bandwidth_is_advised_in_what_the_host_limits_in(
+    option: str, figures: range, agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    victim, flood = make_vm(display_name="db-1"), make_vm(display_name="batch-1")
+    play(simulator, {victim.uuid: HUNGRY, flood.uuid: AT_REST})
+
+    wait_for(lambda: samples_of(agent, victim, HUNGRY) >= 15, "samples of a calm time")
+    play(simulator, {victim.uuid: SLOWED, flood.uuid: FLOOD})
+    wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict")
+    (pair,) = agent.get("/v1/neighbours")["pairs"]
+    assert (pair["culprit"], pair["victim"], pair["cause"]) == (flood.uuid, victim.uuid, "memory-bandwidth")
+    unit = agent.get(f"/v1/vms/{flood.uuid}")["bandwidth_unit"]
+    assert agent.get("/v1/neighbours/samples")["host"]["bandwidth_unit"] == unit
+    command, _, figure = pair["advice"].rpartition(" ")
+    assert command.endswith(option) and int(figure) in figures
+    said = vmqos(agent, "neighbours", victim.uuid)
+    assert said.returncode == 0 and f"    {command} " in said.stdout

@@ -10,7 +10,6 @@ import functools
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.sizing import INTERVAL, SLOW, TWO, free_ways, in_resctrl, told, ways_of
+from tests.functional.telemetry.sizing import SLOW, TWO, free_ways, in_resctrl, run_watched, told, ways_of
 from tests.functional.telemetry.sizing import agent as agent
 from tests.functional.telemetry.test_confirm import groups, settled, start
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
@@ -76,20 +75,16 @@ def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(
     agent: Agent, simulator: Simulator, vm: RunningVm, neighbour: RunningVm, wait_for: WaitFor
 ) -> None:
     play(simulator, {vm.uuid: FITS, neighbour.uuid: AT_REST})
-    before, layout, seen = free_ways(agent), groups(simulator), list[tuple[Any, Any]]()
+    before, layout, seen = free_ways(agent), groups(simulator), list[dict[str, Any]]()
     for _ in range(3):
         last = agent.get("/v1/events")["last"]
-        running = start(agent, "size", vm.uuid, "--most", "4", "--yes", "-f", "json")
-        while running.poll() is None:
-            vms = {one["uuid"]: one for one in agent.get("/v1/vms")["vms"]}
-            seen.append((vms[vm.uuid], vms[neighbour.uuid]))
-            time.sleep(INTERVAL / 3)
-        out, err = running.communicate()
-        if LAPSED not in out + err:
+        ended = run_watched(agent, "size", vm.uuid, "--most", "4", "--yes", "-f", "json", is_patient=False)
+        seen += ended.seen
+        if LAPSED not in ended.out + ended.err:
             break
-    assert running.returncode == 5, (out, err)
-    assert err.splitlines() == [f"db-1 with {ways} ways ..." for ways in (2, 3, 4)]
-    found = json.loads(out)
+    assert ended.status == 5, ended
+    assert ended.err.splitlines() == [f"db-1 with {ways} ways ..." for ways in (2, 3, 4)]
+    found = json.loads(ended.out)
     assert (found["vm"], found["ways"], found["has"], found["tried"], found["ended"]) == (vm.uuid, 3, 2, 4, "")
     assert (found["counted"], found["extra_spec"]) == (False, "hw:cache_ways=3")
     assert [(one["ways"], one["traffic_part"]) for one in found["curve"]] == [(2, 1.0), (3, 0.0), (4, 0.0)]
@@ -97,7 +92,7 @@ def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(
     (remembered,) = agent.get("/v1/sizes")["sizes"]
     assert (remembered["uuid"], remembered["ways"], remembered["counted"]) == (vm.uuid, 3, False)
     assert [(one["ways"], one["traffic_part"]) for one in remembered["curve"]] == [(2, 1.0), (3, 0.0), (4, 0.0)]
-    for ours, theirs in seen:
+    for ours, theirs in ((vms[vm.uuid], vms[neighbour.uuid]) for vms in seen):
         assert min(ways_of(ours)) >= 2 and ours["state"] == "kept"
         assert ways_of(theirs) == {2} and theirs["state"] == "kept"
     wait_for(lambda: ways_of(told(agent, vm)) == {2} and free_ways(agent) == before, "the ways being free again", SLOW)
@@ -219,28 +214,24 @@ def test_the_vms_of_a_flavor_are_sized_one_after_the_other(
 ) -> None:
     agent, neighbour, (busy, idle, other) = patient_agent, make_vm(TWO), of_flavor
     wait_for(lambda: settled(agent, neighbour), "all tasks being in place", SLOW)
-    before, layout, seen = free_ways(agent), groups(simulator), list[Any]()
-    running = start(agent, "size", "--flavor", FLAVOR, "--most", "4", "--yes", "-f", "json", is_patient=True)
-    while running.poll() is None:
-        seen.append({one["uuid"]: one for one in agent.get("/v1/vms")["vms"]})
-        time.sleep(INTERVAL / 3)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
+    before, layout = free_ways(agent), groups(simulator)
+    ended = run_watched(agent, "size", "--flavor", FLAVOR, "--most", "4", "--yes", "-f", "json")
+    assert ended.status == 5, ended
+    found = json.loads(ended.out)
     assert (found["flavor"], found["ways"], found["has"], found["fewer_do"], found["ended"]) == (FLAVOR, 3, 2, 1, "")
     assert [(one["vm"], one["ways"]) for one in found["vms"]] == [(busy.uuid, 3), (idle.uuid, 2)]
     assert found["not_sized"] == [{"vm": other.uuid, "reason": stepping.NO_WAYS}]
     assert found["running"] == 3 and found["command"].endswith(f"hw:cache_ways=3 {FLAVOR}")
     # Of the two with two ways each, and of the one without, on each cache.
     assert set(found["cost"].values()) == {1 + 1 + 3} and set(found["free"].values()) == before
-    begins = [line for line in err.splitlines() if line.endswith("is next.")]
+    begins = [line for line in ended.err.splitlines() if line.endswith("is next.")]
     assert begins[0] == "2 of the flavor's VMs left, 30 min at most; db-1 is next."
     assert begins[1].startswith("1 of the flavor's VMs left, about ") and begins[1].endswith("; web-1 is next.")
-    for vms in seen:
+    for vms in ended.seen:
         assert sum(ways_of(vms[one.uuid]) != {2} for one in (busy, idle)) <= 1, "one VM has more ways at a time"
         assert min(ways_of(vms[busy.uuid]) | ways_of(vms[idle.uuid])) >= 2 and ways_of(vms[neighbour.uuid]) == {2}
     for vm in (busy, idle):
-        assert any(max(ways_of(vms[vm.uuid])) > 2 for vms in seen)
+        assert any(max(ways_of(vms[vm.uuid])) > 2 for vms in ended.seen)
     wait_for(lambda: free_ways(agent) == before, "the ways being free again", SLOW)
     wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from typing import Any
 
 import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.sizing import INTERVAL, SLOW, free_ways, told
+from tests.functional.telemetry.sizing import SLOW, free_ways, run_watched, told
 from tests.functional.telemetry.sizing import agent as agent
 from tests.functional.telemetry.test_confirm import groups, settled, start
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
@@ -64,24 +63,18 @@ def test_ways_for_data_or_for_code_are_tried_one_after_the_other_and_all_is_as_b
     agent = patient_agent
     vm, neighbour = made(agent, make_vm, wait_for)
     play(simulator, {vm.uuid: FITS[part], neighbour.uuid: AT_REST})
-    before, layout, seen = free_ways(agent), groups(simulator), list[tuple[Any, Any]]()
-    arguments = ("size", vm.uuid, "--part", part, "--most", "5", "--yes", "-f", "json")
-    running = start(agent, *arguments, is_patient=True)
-    while running.poll() is None:
-        vms = {one["uuid"]: one for one in agent.get("/v1/vms")["vms"]}
-        seen.append((vms[vm.uuid], vms[neighbour.uuid]))
-        time.sleep(INTERVAL / 3)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    assert err.splitlines()[:4] == [f"jit-1 with {ways} ways for {part} ..." for ways in (2, 3, 4, 5)]
-    found = json.loads(out)
+    before, layout = free_ways(agent), groups(simulator)
+    ended = run_watched(agent, "size", vm.uuid, "--part", part, "--most", "5", "--yes", "-f", "json")
+    assert ended.status == 5, ended
+    assert ended.err.splitlines()[:4] == [f"jit-1 with {ways} ways for {part} ..." for ways in (2, 3, 4, 5)]
+    found = json.loads(ended.out)
     assert (found["ways"], found["has"], found["part"], found["other_ways"]) == (needs, 2, part, 2)
     assert [one["ways"] for one in found["curve"]] == [2, 3, 4, 5]
     assert found["extra_spec"] == f"hw:cache_{part}_ways={needs}"
     (remembered,) = agent.get("/v1/sizes")["sizes"]
     assert (remembered["uuid"], remembered["ways"], remembered["part"]) == (vm.uuid, needs, part)
     tried = set()
-    for ours, theirs in seen:
+    for ours, theirs in ((vms[vm.uuid], vms[neighbour.uuid]) for vms in ended.seen):
         code, data = parts_of(ours)
         tried |= data if part == "data" else code
         assert (code if part == "data" else data) == {2} and ours["state"] == theirs["state"] == "kept"

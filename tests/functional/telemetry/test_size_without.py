@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.sizing import INTERVAL, SLOW, TWO, in_resctrl, told, ways_of
+from tests.functional.telemetry.sizing import SLOW, TWO, in_resctrl, run_watched, told, ways_of
 from tests.functional.telemetry.sizing import agent as agent
 from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, start, steady_groups
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
@@ -100,21 +98,17 @@ def test_a_vm_without_ways_of_its_own_has_some_one_after_the_other_and_is_where_
             AgentClient(str(agent.socket)).begin_trial(vm.uuid, "key", "hw:cache_ways=1")
         assert agent.get("/v1/health")["trial"] is None
     before, told_before = steady_groups(agent, simulator, wait_for), told(agent, vm)
-    last, seen = agent.get("/v1/events")["last"], list[Any]()
-    running = start(agent, "size", vm.uuid, *kind.words, "--most", "4", "--yes", "-f", "json", is_patient=True)
-    while running.poll() is None:
-        seen.append({one["uuid"]: one for one in agent.get("/v1/vms")["vms"]})
-        time.sleep(INTERVAL / 3)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
+    last = agent.get("/v1/events")["last"]
+    ended = run_watched(agent, "size", vm.uuid, *kind.words, "--most", "4", "--yes", "-f", "json")
+    assert ended.status == 5, ended
+    found = json.loads(ended.out)
     assert (found["ways"], found["has"], found["first"], found["tried"], found["more"]) == (3, 0, first, 4, 3)
     assert [one["ways"] for one in found["curve"]] == list(range(first, 5))
     (remembered,) = agent.get("/v1/sizes")["sizes"]
     assert remembered["uuid"] == vm.uuid and [one["ways"] for one in remembered["curve"]] == list(range(first, 5))
     own = f"vmqos.{vm.uuid}"
-    assert {min(ways_of(vms[vm.uuid])) for vms in seen if vms[vm.uuid]["group"] == own} >= {first, 4}
-    for vms in seen:
+    assert {min(ways_of(vms[vm.uuid])) for vms in ended.seen if vms[vm.uuid]["group"] == own} >= {first, 4}
+    for vms in ended.seen:
         assert [vms[one.uuid]["state"] for one in (vm, alike, other)] == [told_before["state"]] * 2 + ["kept"]
         assert ways_of(vms[other.uuid]) == {2}
         if kind.specs:
@@ -136,10 +130,9 @@ def test_ways_that_have_no_room_for_what_a_vm_left_in_others_do_not_count(patien
     vm, alike, other = scene.three(agent).all
     left = {vm.uuid: {"1": [20 * MIB, 0.0], "2": [20 * MIB, 0.0], "more": [0.0, 0.0]}}
     play(simulator, {vm.uuid: NEEDS_THREE, alike.uuid: AT_REST, other.uuid: AT_REST, "left": left})
-    running = start(agent, "size", vm.uuid, *scene.kind.words, "--most", "4", "--yes", "-f", "json", is_patient=True)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
+    ended = run_watched(agent, "size", vm.uuid, *scene.kind.words, "--most", "4", "--yes", "-f", "json")
+    assert ended.status == 5, ended
+    found = json.loads(ended.out)
     assert found["not_counted"] == list(range(first, 3)) and [one["ways"] for one in found["curve"]] == [3, 4]
     assert (found["first"], found["ways"], found["tried"]) == (3, 3, 4)
 
@@ -194,10 +187,9 @@ def test_vms_of_a_flavor_without_ways_are_sized_one_after_the_other(
     play(simulator, {busy.uuid: NEEDS_THREE, idle.uuid: {"1": AT_REST, "more": AT_REST}})
     before = steady_groups(agent, simulator, wait_for)
     arguments = ("size", "--flavor", "m1.small", "--from", "1", "--most", "4", "--yes", "-f", "json")
-    running = start(agent, *arguments, is_patient=True)
-    out, err = running.communicate()
-    assert running.returncode == 5, (out, err)
-    found = json.loads(out)
+    ended = run_watched(agent, *arguments)
+    assert ended.status == 5, ended
+    found = json.loads(ended.out)
     assert (found["ways"], found["has"], found["first"], found["more"]) == (3, 0, 1, 3)
     assert {one["vm"]: one["ways"] for one in found["vms"]} == {busy.uuid: 3, idle.uuid: 1}
     assert set(found["cost"].values()) == {6} and found["extra_spec"] == "hw:cache_ways=3"

@@ -249,63 +249,51 @@ def test_130_connections_on_which_nothing_is_asked_keep_nobody_out(
     assert 130 - SHARE <= closed < 130
 
 
-def test_a_round_empties_the_queue_of_one_who_connects_without_end_and_keeps_the_newest(
-    served: Served, tmp_path: Path
-) -> None:
-    path = str(tmp_path / "socket")
-    # Not started: the connections stay in the kernel's queue until the round of this test.
+@contextlib.contextmanager
+def flooded(served: Served, folder: Path, count: int) -> Iterator[tuple[BoundedServer, list[socket.socket]]]:
+    """A server that is not started, so that so many connections stay in the kernel's queue, the oldest first."""
+    path = str(folder / "socket")
     server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
     with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(count)]
         for one in waiting:
             one.connect(path)
             one.setblocking(False)
         try:
-            server._listeners[0].handle_accept()
-            closed = [one for one in waiting if is_at_its_end(one)]
+            yield server, waiting
         finally:
             server.stop()
-    assert closed == waiting[: 2 * SHARE]
+
+
+def test_a_round_empties_the_queue_of_one_who_connects_without_end_and_keeps_the_newest(
+    served: Served, tmp_path: Path
+) -> None:
+    with flooded(served, tmp_path, 3 * SHARE) as (server, waiting):
+        server._listeners[0].handle_accept()
+        assert [one for one in waiting if is_at_its_end(one)] == waiting[: 2 * SHARE]
 
 
 def test_one_who_connects_without_end_takes_no_place_of_another_client(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = str(tmp_path / "socket")
     # Connections of other users are not to be had in a unit test.
     users = itertools.chain(["another"], itertools.repeat("one who floods"))
     monkeypatch.setattr(bounded_server, "_user", lambda _: next(users))
-    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
-    with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * SHARE)]
-        for one in waiting:
-            one.connect(path)
-            one.setblocking(False)
-        try:
-            server._listeners[0].handle_accept()
-            assert not is_at_its_end(waiting[0])
-        finally:
-            server.stop()
+    with flooded(served, tmp_path, 3 * SHARE) as (server, waiting):
+        server._listeners[0].handle_accept()
+        assert not is_at_its_end(waiting[0])
 
 
 def test_a_request_that_waits_in_the_queue_is_answered_before_connections_without_one(
     served: Served, tmp_path: Path
 ) -> None:
-    path = str(tmp_path / "socket")
-    server = BoundedServer(served.application, "t", unix_socket=path, unix_socket_perms="600")
-    with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(6 * SHARE)]
-        for one in waiting:
-            one.settimeout(20)
-            one.connect(path)
+    with flooded(served, tmp_path, 6 * SHARE) as (server, waiting):
         asking = waiting[0], waiting[4 * SHARE]
         for one in asking:
+            one.settimeout(20)
             one.sendall(REQUEST)
         server.start()
-        try:
-            assert [answer(one) for one in asking] == 2 * [(200, b"well")]
-        finally:
-            server.stop()
+        assert [answer(one) for one in asking] == 2 * [(200, b"well")]
 
 
 def test_one_path_is_answered_whatever_holds_up_the_others(connect: Connect, served: Served) -> None:

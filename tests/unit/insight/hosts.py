@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmqos.insight import Cache, Counts, History, Host, Sample, Vm
+from vmqos.insight import Cache, Counts, History, Host, LimitedIn, Sample, Vm
 
 MIB = 1 << 20
 SIZE, WAYS = 32 * MIB, 16
@@ -34,8 +34,9 @@ class Did:
 
 
 def host(vms: Mapping[str, int], limit: float | None = LIMIT, flavor: str = "m1") -> Host:
-    """One socket; by VM, the mask of its ways."""
-    return Host({0: Cache(SIZE, WAYS, limit)}, {vm: Vm(flavor, {0: mask}) for vm, mask in vms.items()})
+    """One socket that limits bandwidth in per cent; by VM, the mask of its ways."""
+    known = {vm: Vm(flavor, {0: mask}) for vm, mask in vms.items()}
+    return Host({0: Cache(SIZE, WAYS, limit)}, known, limited_in=LimitedIn.PERCENT)
 
 
 def history(seconds: int, pmu: bool = True, **vms: Callable[[int], Did]) -> History:

@@ -318,7 +318,7 @@ def neighbours(**changes: Any) -> dict[str, Any]:
                 "taken": 6291456.0,
                 "confidence": 0.94,
                 "evidence": [
-                    "the neighbour's traffic with memory rose from 100 MB/s to 8000 MB/s; of all that rose, 97 % is "
+                    "the neighbour's traffic with memory rose from 95 MiB/s to 7629 MiB/s; of all that rose, 97 % is "
                     "its own",
                     "it held 10.0 MiB and lost 6.0 MiB; the neighbour gained 19.0 MiB",
                 ],

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tools.lab.ready_programs import Start, starting
 from vmqos.pseudo_lock import region_users
-
-Start = Callable[..., int]
 
 NULL = os.stat("/dev/null").st_rdev
 UUID = "0c4b2a3e-5d53-4d2a-9a3c-6c0f5c3f1e11"
@@ -30,23 +27,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    children: list[subprocess.Popen[bytes]] = []
-
-    def run(program: str, *arguments: str) -> int:
-        child = subprocess.Popen(
-            [sys.executable, "-c", f"{program}\nprint('ready', flush=True)\ninput()", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        children.append(child)
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        return child.pid
-
-    yield run
-    for child in children:
-        child.kill()
-        child.communicate()
+    """Start a Python program that does this, and then waits; gives its PID."""
+    with starting() as start_program:
+        yield lambda program, *arguments: start_program(f"{program}\nprint('ready', flush=True)\ninput()", *arguments)
 
 
 @pytest.fixture

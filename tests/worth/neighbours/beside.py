@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernel.lab.job import CHECKOUT
-from tests.worth.neighbours import carried, mixes, truth
+from tests.worth.neighbours import carried, law, mixes, truth
 from tests.worth.neighbours.in_guest import SIGHTS, WITHIN, told
 from tests.worth.neighbours.judge import judge
 from tests.worth.neighbours.machine import run
@@ -18,20 +18,16 @@ from tests.worth.neighbours.mixes import Mix, Work
 
 KEPT = CHECKOUT / "build/guest_mixes.json"
 """What came of mixes in a guest. It is forgotten as soon as a law or a mix has changed."""
-SOURCES = (
-    *(
-        Path(__file__).with_name(f"{name}.py")
-        for name in ("carried", "hardware", "in_guest", "judge", "mixes", "truth")
-    ),
-    *sorted((CHECKOUT / "vmqos/insight").glob("*.py")),
-)
+MODULES = ("carried", "hardware", "in_guest", "judge", "mixes", "truth")
+"""Those of this package that decide what comes of a mix in a guest."""
 
 Found = dict[str, Any]
 
 
 def digest() -> str:
     """Of all that decides what comes of a mix, but for the model of the caches."""
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in SOURCES)).hexdigest()
+    paths = [*(Path(__file__).with_name(f"{name}.py") for name in MODULES), *law.sources()]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def kept() -> Found:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.kernel.lab.job import CHECKOUT
 from tests.worth.native import build
-from tests.worth.neighbours import mixes, truth
+from tests.worth.neighbours import law, mixes, truth
 from tests.worth.neighbours.judge import SIGHTS, judge
 from tests.worth.neighbours.machine import run
 
@@ -25,7 +25,6 @@ PLANTED, QUIET = 200, 100
 TEST_SEEDS = 100_000
 """The first seed of those that no law is tuned to; for tuning there are those from 1 on."""
 KEPT = CHECKOUT / "build/neighbours.json"
-SOURCES = (Path(__file__).parent, CHECKOUT / "vmqos/insight")
 
 Found = dict[str, dict[str, Any]]
 """What came of each mix, by its kind and seed."""
@@ -85,7 +84,7 @@ def kept(keep: Path | None) -> Found:
 
 def digest() -> str:
     """Of all that decides what comes of a mix."""
-    paths = [path for directory in SOURCES for path in sorted(directory.glob("*.py"))] + build.sources()
+    paths = [*sorted(Path(__file__).parent.glob("*.py")), *law.sources(), *build.sources()]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 

@@ -20,7 +20,7 @@ from tests.worth.neighbours import truth, watcher
 from tests.worth.neighbours.machine import Run, Runner, run
 from tests.worth.neighbours.mixes import Mix
 from tests.worth.neighbours.truth import Harm
-from vmqos.insight import Cache, Cause, Counts, History, Host, PairVerdict, Sample, Vm, pairs
+from vmqos.insight import Cache, Cause, Counts, History, Host, LimitedIn, PairVerdict, Sample, Vm, pairs
 
 IN_TIME = 30
 SEEN = 60
@@ -98,6 +98,7 @@ def host(mix: Mix, sight: Sight) -> Host:
         {str(which): Vm(vm.flavor, {0: vm.mask}) for which, vm in enumerate(mix.vms)},
         memory_seconds=hardware.memory_cycles / hardware.hz,
         memory_cycles=hardware.memory_cycles,
+        limited_in=LimitedIn.PERCENT,
     )
 
 

@@ -14,10 +14,10 @@ from vmqos import insight
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.history import Columns
 from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
-from vmqos.agent.serve.advice import beside_promises
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import caches as both_levels
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.local_api import contract
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.telemetry.hardware_events import NAMES
@@ -29,8 +29,8 @@ SHARE = 0.1
 move much more take some seconds."""
 
 USUAL_SHARE = 0.002
-"""The same, while that does not put it off for long: 200 calm VMs take some 50 ms, and a page and
-Prometheus ask ten times a minute. A host of few VMs is judged at each question, as before."""
+"""Judging calm VMs takes no more than this share of one CPU, unless that put it off for longer than :data:`LATEST`. 200
+of them take some 50 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
 
 LATEST = 15.0
 """Seconds for which calm VMs are not judged anew, at most."""
@@ -104,10 +104,9 @@ class Neighbours:
         began, found = time.monotonic(), None
         try:
             read, caches = self._recent.columns()
-            snapshot = self._snapshot()
-            host = host_of(snapshot)
+            host = host_of(self._snapshot())
             series = series_of(read, caches, host)
-            judged = beside_promises(insight.judge_series(host, read.times, series), host, snapshot.vms)
+            judged = insight.judge_series(host, read.times, series)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
             # That this process may count them does not say that there is anything to count.
             counted = any(value == value for uuid in series for value in read.vms[uuid].get(NAMES[0], ()))
@@ -141,8 +140,9 @@ def host_of(snapshot: Snapshot) -> insight.Host:
         masks = both_levels.of_level(3, groups.get(record.allocation.group, {})) if l3 else {}
         runs_on = snapshot.topology.caches_of(record.cpus) or caches.keys()
         fills = {cache: _fills(masks.get(cache), l3 is not None) for cache in runs_on if cache in caches}
-        vms[uuid] = insight.Vm(_flavor(record), {cache: mask for cache, mask in fills.items() if mask})
-    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks})
+        may_fill = {cache: mask for cache, mask in fills.items() if mask}
+        vms[uuid] = insight.Vm(_flavor(record), may_fill, _promise(record.request.asked or CacheRequest()))
+    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks}, limited_in=_limited_in(snapshot))
 
 
 def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dict[str, insight.Series]:
@@ -212,3 +212,21 @@ def _fills(mask: CapacityBitmask | None, has_ways: bool) -> int:
 def _flavor(record: VmRecord) -> str:
     metadata = record.observed.vm.metadata
     return metadata.flavor if metadata else ""
+
+
+def _limited_in(snapshot: Snapshot) -> insight.LimitedIn:
+    if snapshot.resctrl is None:
+        return insight.LimitedIn.UNKNOWN
+    throttle = snapshot.resctrl.capabilities.memory_bandwidth
+    return insight.LimitedIn(throttle.unit.told_in if throttle is not None else None)
+
+
+def _promise(asked: CacheRequest) -> insight.Promise:
+    return insight.Promise(
+        asked.ways or 0,
+        asked.code_ways or 0,
+        asked.data_ways or 0,
+        asked.policy is CachePolicy.SHARED,
+        asked.bandwidth_percent or 0,
+        asked.bandwidth_mbps or 0,
+    )

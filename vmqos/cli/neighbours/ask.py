@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from statistics import median
+from typing import Any
 
 from vmqos.cli import exceptions
-from vmqos.insight import Counts, Sample
+from vmqos.insight import Counts, LimitedIn, Promise, Sample
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
@@ -56,6 +58,20 @@ def plain(sample: contract.NeighbourSample) -> Sample:
         if counts is None
         else Counts(counts["cycles"], counts["instructions"], counts["references"], counts["misses"]),
     )
+
+
+def promise(vm: contract.SampledVm) -> Promise:
+    """What a VM's flavor asks for, as far as this version knows what that is."""
+    told: Mapping[str, Any] = vm.get("promise", {})
+    return Promise(**{field.name: told[field.name] for field in fields(Promise) if field.name in told})
+
+
+def limited_in(host: contract.SampledHost) -> LimitedIn:
+    """What a host limits memory bandwidth in; not known, too, where an agent of another version says something else."""
+    try:
+        return LimitedIn(host.get("bandwidth_unit", LimitedIn.UNKNOWN))
+    except ValueError:
+        return LimitedIn.UNKNOWN
 
 
 @contextlib.contextmanager

@@ -39,8 +39,9 @@ class Record(Documented):
     """Record what the agent judges neighbours by, for a bug report on a verdict of 'vmqos neighbours'.
 
     The file has what the agent counted of each VM: what it holds of the L3 caches, its traffic with memory and, where
-    there are such, its hardware events; and which ways each VM may fill. It begins with what the agent still knows of
-    the last minutes, so that a verdict that was just given can be recorded: --seconds 0 takes that alone.
+    there are such, its hardware events; which ways each VM may fill; and how many ways and which limit of memory
+    bandwidth its flavor asks for. It begins with what the agent still knows of the last minutes, so that a verdict
+    that was just given can be recorded: --seconds 0 takes that alone.
 
     It has no names and no UUIDs: VMs are vm-1, vm-2 and so on, flavors flavor-1, flavor-2. A list that is printed at
     the end, and is not in the file, says which is which. --names keeps the names and UUIDs.
@@ -206,13 +207,17 @@ class Series:
     def _of_host(self, host: contract.SampledHost) -> Facts:
         for uuid in host["vms"]:
             self.keys.setdefault(uuid, uuid if self.has_names else f"vm-{len(self.keys) + 1}")
-        vms = {self.keys[uuid]: Vm(self._flavor(vm["flavor"]), _masks(vm)) for uuid, vm in host["vms"].items()}
+        vms = {
+            self.keys[uuid]: Vm(self._flavor(vm["flavor"]), _masks(vm), ask.promise(vm))
+            for uuid, vm in host["vms"].items()
+        }
         names = {uuid: self.called[uuid] for uuid in host["vms"] if self.has_names and uuid in self.called}
         caches = {
             int(number): Cache(cache["size"], cache["ways"], cache["bandwidth"])
             for number, cache in host["caches"].items()
         }
-        return Facts(Host(caches, vms, host["memory_seconds"], host["memory_cycles"]), names)
+        known = Host(caches, vms, host["memory_seconds"], host["memory_cycles"], ask.limited_in(host))
+        return Facts(known, names)
 
     def _flavor(self, name: str) -> str:
         if self.has_names or not name:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from vmqos.insight import Cache, Counts, Host, Sample, Vm, plain_host, plain_sample
+from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, plain_host, plain_sample
 
 FORMAT = "vmqos-neighbours"
 VERSION = 1
@@ -30,6 +30,8 @@ _MOST_ENTRIES = 4096
 """Caches, or VMs, on a line."""
 _LONGEST_NAME = 1024
 _MOST_WAYS = 64
+_MOST_ASKED = 999_999_999
+"""The greatest number that an extra spec can have."""
 _GREATEST = 1e18
 """The greatest figure. Counts and bytes a second of real machines are far below."""
 _LATEST = 1e11
@@ -194,9 +196,18 @@ def _facts(value: object) -> Facts:
             {key: vm for key, (vm, _) in vms.items()},
             _number(host.get("memory_seconds"), "host.memory_seconds", *_MEMORY_SECONDS),
             _number(host.get("memory_cycles"), "host.memory_cycles", *_MEMORY_CYCLES),
+            # Earlier versions did not record it.
+            _limited_in(host["bandwidth_unit"]) if "bandwidth_unit" in host else LimitedIn.UNKNOWN,
         ),
         {key: name for key, (_, name) in vms.items() if name is not None},
     )
+
+
+def _limited_in(value: object) -> LimitedIn:
+    units = {unit.value: unit for unit in LimitedIn if unit is not LimitedIn.UNKNOWN}
+    if not (value is None or isinstance(value, str)) or value not in units:
+        raise Invalid(f"host.bandwidth_unit: {reprlib.repr(value)} is neither '%' nor 'MB/s' nor null")
+    return units[value]
 
 
 def _cache(value: object, where: str) -> Cache:
@@ -224,7 +235,23 @@ def _vm(value: object, where: str, caches: Mapping[int, Cache]) -> tuple[Vm, str
         if bits >> caches[cache].ways:
             raise Invalid(f"{where}.masks.{cache}: {bits:x} has more than the {caches[cache].ways} ways of the cache")
     flavor = _text(found.get("flavor"), f"{where}.flavor")
-    return Vm(flavor, masks), _text(found["name"], f"{where}.name") if "name" in found else None
+    # Earlier versions recorded none.
+    promise = _promise(found["promise"], f"{where}.promise") if "promise" in found else Promise()
+    return Vm(flavor, masks, promise), _text(found["name"], f"{where}.name") if "name" in found else None
+
+
+def _promise(value: object, where: str) -> Promise:
+    found = _object(value, where)
+
+    def asked(name: str, most: int = _MOST_ASKED) -> int:
+        return _whole(found.get(name, 0), f"{where}.{name}", 0, most)
+
+    is_shared = found.get("is_shared", False)
+    if not isinstance(is_shared, bool):
+        raise Invalid(f"{where}.is_shared: {reprlib.repr(is_shared)} is neither true nor false")
+    return Promise(
+        asked("ways"), asked("code_ways"), asked("data_ways"), is_shared, asked("percent", 100), asked("mbps")
+    )
 
 
 def _sweep(found: dict[str, Any], host: Host) -> Sweep:

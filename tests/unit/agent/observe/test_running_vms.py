@@ -6,122 +6,23 @@ Looks that hang are among the tests of the loop, and a libvirtd that really hang
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
-from tests.unit.eventually import eventually
+from tests.unit.agent.observe.late_libvirt import LONG, PATIENCE, Libvirt, have_a_list_come_late
+from tests.unit.agent.observe.late_libvirt import late as late
+from tests.unit.agent.observe.late_libvirt import libvirt as libvirt
+from tests.unit.agent.observe.late_libvirt import patient as patient
+from tests.unit.agent.observe.late_libvirt import qemu as qemu
+from tests.unit.agent.observe.late_libvirt import running as running
 from vmqos.agent.observe import running_vms as module
 from vmqos.agent.observe.looks import Looks
 from vmqos.agent.observe.running_vms import RunningVms
-from vmqos.hypervisor import exceptions, processes
-from vmqos.hypervisor.model import Process, VirtualMachine
-
-PATIENCE = 0.05
-LONG = 60.0
-
-
-class Libvirt:
-    """Stands in for the connection: lists one VM, whose process is the test's.
-
-    :ivar answers: the list comes only while this event is set.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self.vm = VirtualMachine("a", "a", 1, processes.of_pid(pid), None, False, None, "")
-        self.vms: dict[str, VirtualMachine] = {}
-        """Further VMs, by UUID."""
-        self.listed = {"a": 1}
-        self.reached = True
-        self.asked = 0
-        self.described = 0
-        self.answers = threading.Event()
-        self.answers.set()
-        self.on_describe: Callable[[], None] = lambda: None
-        self.on_list: Callable[[], object] = lambda: None
-
-    def list_running(self) -> dict[str, int]:
-        self.asked += 1
-        assert self.answers.wait(LONG)
-        self.on_list()
-        if not self.reached:
-            raise exceptions.HypervisorError
-        return dict(self.listed)
-
-    def describe(self, uuid: str) -> VirtualMachine | None:
-        self.described += 1
-        self.on_describe()
-        vm = self.vms.get(uuid, self.vm)
-        return vm if self.reached and processes.still(vm.process) else None
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bear a machine that has no CPU for a while: nothing hangs but what a test lets hang."""
-    monkeypatch.setattr(module, "LIST_PATIENCE", 1.0)
-    monkeypatch.setattr(module, "LOOK_DEADLINE", LONG)
-    monkeypatch.setattr(module, "ROUND_BUDGET", LONG)
-    monkeypatch.setattr(module, "RETRY_DELAYS", (LONG, LONG))
-
-
-@pytest.fixture
-def qemu() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "infinity"]) as process:
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def libvirt(qemu: subprocess.Popen[bytes]) -> Iterator[Libvirt]:
-    made = Libvirt(qemu.pid)
-    yield made
-    made.answers.set()
-
-
-@pytest.fixture
-def late() -> threading.Event:
-    """Set when the loop is told of a look that it no longer waits for."""
-    return threading.Event()
-
-
-@pytest.fixture
-def running(libvirt: Libvirt, late: threading.Event) -> Iterator[RunningVms]:
-    made = RunningVms(libvirt, late.set)  # type: ignore[arg-type]
-    yield made
-    libvirt.answers.set()
-    made.close()
-
-
-def have_a_list_come_late(
-    running: RunningVms, libvirt: Libvirt, late: threading.Event, *, everything: bool = False
-) -> None:
-    """Have libvirt's list come once no look waits for it any more."""
-    libvirt.answers.clear()
-    running.look(everything, PATIENCE)
-    libvirt.answers.set()
-    assert late.wait(LONG)
-
-
-def test_a_vm_that_ends_while_libvirt_is_away_is_gone_until_libvirt_lists_it_anew(
-    running: RunningVms, libvirt: Libvirt, qemu: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert running.look(True, LONG).vms.keys() == {"a"}
-    libvirt.reached = False
-    qemu.kill()
-    qemu.wait()
-    for _ in range(2):
-        found = running.look(True, LONG)
-        assert not found.vms and not found.unseen
-    libvirt.reached = True
-    found = running.look(True, LONG)
-    assert not found.vms and not found.unseen, "libvirt takes its cgroups down before it lists it no more"
-    monkeypatch.setattr(module, "ENDED_PATIENCE", 0.0)
-    assert running.look(True, LONG).unseen == {"a"}, "libvirt says that it runs, and it can't be looked at"
+from vmqos.hypervisor import exceptions
+from vmqos.hypervisor.model import Process
 
 
 def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
@@ -392,20 +293,6 @@ def test_a_late_list_after_which_nothing_was_told_calls_for_no_further_look(
     assert running.look(False, LONG).due is None, "a libvirt that is slow would be asked without a pause"
 
 
-def test_a_vm_whose_process_ends_is_gone_without_a_list_and_one_that_lives_is_not(
-    running: RunningVms, libvirt: Libvirt
-) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        libvirt.vms["dies"] = replace(libvirt.vm, uuid="dies", process=processes.of_pid(child.pid))
-        libvirt.listed = {"a": 1, "dies": 1}
-        running.look(True, LONG)
-        libvirt.answers.clear()
-        assert running.look(False, PATIENCE).vms.keys() == {"a", "dies"}
-        child.kill()
-    found = running.look(False, PATIENCE)
-    assert found.vms.keys() == {"a"} and not found.unseen
-
-
 def test_many_hangs_are_one_thread(running: RunningVms, libvirt: Libvirt, late: threading.Event) -> None:
     before = threading.active_count()
     running.look(True, LONG)
@@ -432,83 +319,3 @@ def test_a_vm_that_libvirt_lists_and_that_could_not_be_looked_at_is_told(running
     libvirt.vms["b"] = replace(vm, uuid="b")
     running.mark("b")
     assert running.look(True, LONG).unseen == frozenset()
-
-
-def test_a_vm_that_libvirt_listed_before_its_process_ended_is_gone_and_not_unseen(
-    running: RunningVms, libvirt: Libvirt
-) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
-        libvirt.listed = {"a": 1, "ends": 1}
-        running.look(True, LONG)
-        child.kill()
-    running.mark("ends")
-    found = running.look(False, LONG)
-    assert found.vms.keys() == {"a"} and not found.unseen
-
-
-def test_a_vm_whose_end_the_kernel_tells_is_gone_although_a_late_list_has_it(
-    running: RunningVms, libvirt: Libvirt, late: threading.Event
-) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
-        libvirt.listed = {"a": 1, "ends": 1}
-        running.look(True, LONG)
-        have_a_list_come_late(running, libvirt, late)
-        child.kill()
-    running.note_end()
-    found = running.look(False, LONG)
-    assert found.vms.keys() == {"a"} and not found.unseen and found.due is not None, "libvirt is to be asked"
-    libvirt.answers.set()
-    assert running.look(False, LONG).vms.keys() == {"a"}, "libvirt lists it for a second longer"
-    libvirt.listed = {"a": 1, "ends": 2}
-    libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", libvirt_id=2)
-    assert running.look(False, LONG).vms.keys() == {"a", "ends"}, "it was started anew"
-
-
-def test_an_end_ends_the_wait_for_a_libvirt_that_is_busy_with_it(running: RunningVms, libvirt: Libvirt) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
-        libvirt.listed = {"a": 1, "ends": 1}
-        running.look(True, LONG)
-        libvirt.answers.clear()
-
-        def end() -> None:
-            child.kill()
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-            running.note_end()
-
-        timer = threading.Timer(0.05, end)
-        timer.start()
-        found = running.look(False, LONG)
-        timer.join()
-    assert found.vms.keys() == {"a"}
-    libvirt.answers.set()
-
-
-def test_an_end_ends_a_round_of_quick_looks_which_goes_on_in_the_next_one(
-    running: RunningVms, libvirt: Libvirt
-) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", process=processes.of_pid(child.pid))
-        libvirt.vms |= {f"vm{number}": replace(libvirt.vm, uuid=f"vm{number}") for number in range(100)}
-        libvirt.listed = {"a": 1, **dict.fromkeys(libvirt.vms, 1)}
-        assert len(running.look(True, LONG).vms) == 102
-        before = libvirt.described
-
-        def end() -> None:
-            time.sleep(0.02)
-            if libvirt.described == before + 5:
-                child.kill()
-                os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-                running.note_end()
-
-        libvirt.on_describe = end
-        found = running.look(True, LONG)
-    assert "ends" not in found.vms and len(found.vms) == 101
-    assert libvirt.described < before + 100 and found.due is not None, "the others are still to be looked at"
-    # The look that was under way at the end may take a moment longer.
-    libvirt.on_describe = lambda: None
-    eventually(lambda: running.look(False, LONG).due is None)
-    found = running.look(False, LONG)
-    assert len(found.vms) == 101 and libvirt.described > before + 100

@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.agent.serve.test_caches import full
-from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot
+from tests.unit.agent.serve.test_vms import GROUP, UUID, snapshot, with_record
 from tests.unit.telemetry.values import HOST
 from tests.unit.telemetry.values import snapshot as sweep
 from tests.unit.telemetry.values import vm as reading
 from vmqos import insight
+from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.recent import RecentSamples
@@ -25,6 +26,8 @@ from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours, host_of
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Allocation, PromiseState
+from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
 from vmqos.telemetry import Rates, Reading
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -46,6 +49,14 @@ def sharing() -> Snapshot:
     known = two()
     alone = replace(known.vms[UUID], allocation=Allocation(PromiseState.NONE, "", {}))
     return replace(known, vms={**known.vms, UUID: alone})
+
+
+def limiting(known: Snapshot, unit: BandwidthUnit | None) -> Snapshot:
+    """A host that limits memory bandwidth in this unit; ``None``: it can't limit it."""
+    assert known.resctrl is not None
+    capabilities = known.resctrl.capabilities
+    bandwidths = {"MB": BandwidthResource("MB", 8, 1, 1, True, (0,), unit)} if unit else {}
+    return replace(known, resctrl=replace(known.resctrl, capabilities=replace(capabilities, bandwidths=bandwidths)))
 
 
 def filled(
@@ -71,7 +82,42 @@ def filled(
 def test_a_vm_fills_the_ways_of_its_group_on_the_caches_on_which_it_runs() -> None:
     host = host_of(two())
     assert host.caches == {0: insight.Cache(11 * MIB, 11), 1: insight.Cache(11 * MIB, 11)}
-    assert host.vms == {UUID: insight.Vm("c4", {0: 0xF}), OTHER: insight.Vm("", {0: 0x7F0})}
+    asked = insight.Promise(ways=4)
+    assert host.vms == {UUID: insight.Vm("c4", {0: 0xF}, asked), OTHER: insight.Vm("", {0: 0x7F0}, asked)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "promise"),
+    [
+        (None, insight.Promise()),
+        (CacheRequest(ways=2, policy=CachePolicy.SHARED), insight.Promise(ways=2, is_shared=True)),
+        (
+            CacheRequest(code_ways=1, data_ways=3, bandwidth_percent=20),
+            insight.Promise(code_ways=1, data_ways=3, percent=20),
+        ),
+        (CacheRequest(bandwidth_mbps=4000), insight.Promise(mbps=4000)),
+    ],
+)
+def test_what_a_flavor_asks_for_is_known_of_its_vm(asked: CacheRequest | None, promise: insight.Promise) -> None:
+    known = with_record(snapshot(), request=FlavorRequest(asked, asked))
+    assert host_of(known).vms[UUID].promise == promise
+
+
+@pytest.mark.parametrize(
+    ("throttle", "unit"),
+    [
+        (BandwidthUnit.PERCENT, insight.LimitedIn.PERCENT),
+        (BandwidthUnit.MBPS, insight.LimitedIn.MBPS),
+        (BandwidthUnit.EIGHTH_GBPS, insight.LimitedIn.MBPS),
+        (None, insight.LimitedIn.NOTHING),
+    ],
+)
+def test_the_unit_of_limits_is_that_of_resctrl(throttle: BandwidthUnit | None, unit: insight.LimitedIn) -> None:
+    assert host_of(limiting(snapshot(), throttle)).limited_in is unit
+
+
+def test_the_unit_of_limits_is_not_known_while_resctrl_can_not_be_read() -> None:
+    assert host_of(Snapshot()).limited_in is insight.LimitedIn.UNKNOWN
 
 
 def test_a_vm_that_may_run_anywhere_fills_all_caches() -> None:
@@ -146,7 +192,7 @@ def test_who_has_no_way_in_common_is_not_accused() -> None:
 def test_the_samples_lead_to_the_same_verdict_and_newer_ones_are_told_alone() -> None:
     asked = Neighbours(sharing, filled())
     told = asked.samples()
-    assert told["host"]["vms"][UUID] == {"flavor": "c4", "masks": {"0": "7f0"}}
+    assert told["host"]["vms"][UUID] == {"flavor": "c4", "masks": {"0": "7f0"}, "promise": {"ways": 4}}
     assert told["host"]["caches"]["0"] == {"size": 11 * MIB, "ways": 11, "bandwidth": None}
     assert len(told["samples"][UUID]) == len(told["samples"][OTHER]) == 100
     newest = asked.samples(1196.0)["samples"]

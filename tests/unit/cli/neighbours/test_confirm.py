@@ -121,7 +121,7 @@ def test_the_neighbour_is_held_back_meanwhile_and_the_verdict_is_said_with_its_f
     assert limit == "batch was limited to 20 % of memory bandwidth for 10 s, and has what it had before again."
     assert [cell.strip() for cell in table[1].split("|")[1:-1]] == ["Figure", "Before", "During", "After"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if "|" in line][1:]
-    assert ["Traffic of batch", "4000 MB/s", "800 MB/s", "4000 MB/s"] in rows
+    assert ["Traffic of batch", "3815 MiB/s", "763 MiB/s", "3815 MiB/s"] in rows
     assert ["Cycles for an instruction", "2.00", "1.00", "2.00"] in rows
 
 

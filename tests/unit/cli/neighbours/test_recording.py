@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from tests.unit.cli.neighbours import told
 from tests.unit.insight.hosts import Did, history, host
 from vmqos.cli.neighbours import recording
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
+from vmqos.insight import LimitedIn, Promise
 
 HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
-FACTS = Facts(host({"a": 0xF, "b": 0xF0}), {"a": "web-1"})
+HOST = host({"a": 0xF, "b": 0xF0})
+PROMISED = replace(HOST.vms["a"], promise=Promise(code_ways=1, data_ways=3, is_shared=True, percent=20))
+FACTS = Facts(replace(HOST, vms={**HOST.vms, "a": PROMISED}), {"a": "web-1"})
 SWEEPS = [Sweep(float(at), {vm: series[at] for vm, series in HISTORY.items()}) for at in range(2)]
 RECORDS: list[Record] = [Header(1.0, "3.1"), FACTS, *SWEEPS]
 TEXT = (
@@ -60,6 +64,21 @@ def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
     assert read(changed(3, "mood", value="sunny")) == RECORDS
 
 
+def test_a_recording_of_an_earlier_version_that_has_neither_promises_nor_a_unit_is_read() -> None:
+    facts = json.loads(TEXT.splitlines()[1])
+    for vm in facts["host"]["vms"].values():
+        del vm["promise"]
+    del facts["host"]["bandwidth_unit"]
+    known = replace(HOST, limited_in=LimitedIn.UNKNOWN)
+    assert read(with_line(2, facts)) == [RECORDS[0], Facts(known, FACTS.names), *SWEEPS]
+
+
+@pytest.mark.parametrize("unit", [LimitedIn.MBPS, LimitedIn.NOTHING])
+def test_what_the_host_limits_bandwidth_in_is_read(unit: LimitedIn) -> None:
+    _, facts, *_ = read(changed(2, "host", "bandwidth_unit", value=unit.value))
+    assert isinstance(facts, Facts) and facts.host.limited_in is unit
+
+
 A = ("vms", "a")
 WRONG = {
     "another format": (changed(1, "format", value="pcap"), "line 1: format: 'pcap' is not 'vmqos-neighbours'"),
@@ -104,6 +123,24 @@ WRONG = {
     "a flavor that is none": (changed(2, "host", *A, "flavor"), "line 2: host.vms.a.flavor: None is no text"),
     "a name that is none": (changed(2, "host", *A, "name", value=7), "line 2: host.vms.a.name: 7 is no text"),
     "a long flavor": (changed(2, "host", *A, "flavor", value="x" * 2000), "is longer than 1024 characters"),
+    "no promise": (changed(2, "host", *A, "promise", value=7), "line 2: host.vms.a.promise: 7 is no JSON object"),
+    "a unit that is none": (
+        changed(2, "host", "bandwidth_unit", value="unknown"),
+        "line 2: host.bandwidth_unit: 'unknown' is neither '%' nor 'MB/s' nor null",
+    ),
+    "a unit that is no text": (changed(2, "host", "bandwidth_unit", value=[]), "host.bandwidth_unit: [] is neither"),
+    "more per cent than all": (
+        changed(2, "host", *A, "promise", "percent", value=101),
+        "line 2: host.vms.a.promise.percent: 101 is no whole number from 0 to 100",
+    ),
+    "more ways than a flavor can ask for": (
+        changed(2, "host", *A, "promise", "ways", value=10**9),
+        "line 2: host.vms.a.promise.ways: 1000000000 is no whole number from 0 to 999999999",
+    ),
+    "a policy that is none": (
+        changed(2, "host", *A, "promise", "is_shared", value="shared"),
+        "line 2: host.vms.a.promise.is_shared: 'shared' is neither true nor false",
+    ),
     "no time of memory": (changed(2, "host", "memory_seconds"), "host.memory_seconds: None is no number"),
     "too many VMs": (
         changed(2, "host", "vms", value={str(at): {} for at in range(5000)}),

@@ -24,7 +24,7 @@ from vmqos.cli.neighbours import answer, recording, replay
 from vmqos.cli.neighbours.record import Series
 from vmqos.cli.neighbours.recording import Facts, Header
 from vmqos.cli.neighbours.replay import Moments
-from vmqos.insight import History, Host, Sample, judge
+from vmqos.insight import History, Host, LimitedIn, Promise, Sample, judge
 
 
 def recorded(found: Host, series: History, *, has_names: bool = True, polls: Sequence[float] = (1e12,)) -> bytes:
@@ -55,6 +55,8 @@ def path(tmp_path: Path) -> Iterator[str]:
 
 DIDS = [CALM, ROBBED, QUIET, NOISE, Did(), Did(held=2 << 20, moved=5e9, misses=5), Did(held=1 << 20, moved=36e9)]
 
+PROMISES = [Promise(), Promise(ways=2, is_shared=True), Promise(code_ways=1, data_ways=4), Promise(percent=20)]
+
 
 @st.composite
 def hosts(draw: st.DrawFn) -> tuple[Host, History]:
@@ -75,7 +77,9 @@ def hosts(draw: st.DrawFn) -> tuple[Host, History]:
             for at in range(came, count)
         ]
     limit = draw(st.sampled_from([40e9, None]))
-    return host(masks, limit=limit, flavor="flavor-1"), series
+    known = host(masks, limit=limit, flavor="flavor-1")
+    vms = {name: replace(vm, promise=draw(st.sampled_from(PROMISES))) for name, vm in known.vms.items()}
+    return replace(known, vms=vms), series
 
 
 def _sample(did: Did, time: float, noise: float, has_pmu: bool) -> Sample:
@@ -133,6 +137,55 @@ def test_it_says_what_the_agent_would_have_said(run: Run, path: str) -> None:
     assert "    vmqos flavor set flavor-1 --cache-ways 2 --policy shared\n" in ran.out
     about_one = run("replay", path, "vm-3")
     assert about_one.out.startswith("No VM slows vm-3, and it slows none, as far as can be seen.\n")
+
+
+def test_a_change_that_the_flavor_has_is_not_advised(run: Run, tmp_path: Path) -> None:
+    capped = {uuid: replace(vm, promise=Promise(ways=2, is_shared=True)) for uuid, vm in HOST.vms.items()}
+    (tmp_path / "capped").write_bytes(recorded(replace(HOST, vms=capped), HISTORY, has_names=False))
+    ran = run("replay", str(tmp_path / "capped"))
+    assert ran.out.startswith("1 VM is slowed") and "--policy shared" not in ran.out
+    assert "the neighbour's flavor has a cap already (2 ways with hw:cache_policy=shared)" in " ".join(ran.out.split())
+
+
+def test_of_an_earlier_recording_that_has_no_promises_is_advised_what_any_vm_is(run: Run, path: str) -> None:
+    header, facts, *sweeps = Path(path).read_bytes().splitlines(keepends=True)
+    told_of_host = json.loads(facts)
+    for vm in told_of_host["host"]["vms"].values():
+        del vm["promise"]
+    said = run("replay", path).out
+    Path(path).write_bytes(b"".join([header, json.dumps(told_of_host).encode() + b"\n", *sweeps]))
+    assert run("replay", path).out == said
+
+
+FLOODED = {
+    "vm-1": [
+        Did(held=2 << 20, moved=3e9 if at >= 25 else 5e9, cycles=3400 if at >= 25 else 2000, misses=5)
+        for at in range(40)
+    ],
+    "vm-2": [Did(held=1 << 20, moved=36e9 if at >= 25 else 1e8) for at in range(40)],
+}
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (LimitedIn.PERCENT, "vmqos flavor set flavor-1 --bandwidth-percent 30"),
+        (LimitedIn.MBPS, "vmqos flavor set flavor-1 --bandwidth-mbps 10750"),
+        (LimitedIn.NOTHING, "this host can't limit memory bandwidth"),
+        (LimitedIn.UNKNOWN, "whether this host limits in per cent or in MB/s is not known"),
+    ],
+)
+def test_a_limit_is_advised_in_the_unit_of_the_host_and_none_of_an_earlier_recording_that_does_not_say_it(
+    unit: LimitedIn, said: str, run: Run, tmp_path: Path
+) -> None:
+    series = {vm: [did.sample(float(at), True) for at, did in enumerate(dids)] for vm, dids in FLOODED.items()}
+    known = replace(host({"vm-1": ALL, "vm-2": 1}, flavor="m1.batch"), limited_in=unit)
+    data = recorded(known, series, has_names=False)
+    (tmp_path / "flooded").write_bytes(data)
+    assert (b"bandwidth_unit" in data) == (unit is not LimitedIn.UNKNOWN)
+    out = " ".join(run("replay", str(tmp_path / "flooded")).out.split())
+    assert "vm-1 is slowed by vm-2, through the memory's bandwidth" in out and said in out
+    assert ("--bandwidth" in out) == ("--bandwidth" in said)
 
 
 def test_it_is_judged_as_it_was_at_a_moment(run: Run, path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
-from vmqos.insight import History, Host, Sample
+from vmqos.insight import History, Host, LimitedIn, Sample
 
 
 def sample(of: Sample) -> dict[str, Any]:
@@ -20,7 +20,11 @@ def sample(of: Sample) -> dict[str, Any]:
 
 def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]:
     vms = {
-        uuid: {"flavor": vm.flavor, "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()}}
+        uuid: {
+            "flavor": vm.flavor,
+            "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
+            "promise": asdict(vm.promise),
+        }
         for uuid, vm in host.vms.items()
     }
     return {
@@ -29,6 +33,7 @@ def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]
             "vms": vms,
             "memory_seconds": host.memory_seconds,
             "memory_cycles": host.memory_cycles,
+            **({} if host.limited_in is LimitedIn.UNKNOWN else {"bandwidth_unit": host.limited_in.value}),
         },
         "samples": {uuid: [sample(one) for one in series if one.time > since] for uuid, series in history.items()},
     }

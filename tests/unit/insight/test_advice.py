@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is advised beside what a flavor has: the agent and 'vmqos replay' ask the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.insight.hosts import ALL, MIB, Did, history, host, step
+from vmqos.insight import Cause, LimitedIn, Promise, Use, Vm, judge
+from vmqos.insight.advice import Advice, against, against_filling, for_more
+
+SET = "vmqos flavor set c4"
+CAP, LIMIT = f"{SET} --cache-ways 2 --policy shared", f"{SET} --bandwidth-percent 30"
+HOST = host({})
+CAPPED, APART = Promise(ways=2, is_shared=True), Promise(code_ways=2, data_ways=2)
+
+
+def vm(promise: Promise) -> Vm:
+    return Vm("c4", {0: 0xF}, promise)
+
+
+@pytest.mark.parametrize(
+    ("cause", "promise", "command", "because"),
+    [
+        (Cause.CACHE, Promise(), CAP, ""),
+        (Cause.CACHE, Promise(ways=2), CAP, ""),
+        (Cause.CACHE, replace(CAPPED, ways=5), CAP, ""),
+        (Cause.CACHE, CAPPED, "", "2 ways with hw:cache_policy=shared"),
+        (Cause.CACHE, replace(CAPPED, ways=1), "", "1 way with hw:cache_policy=shared"),
+        (Cause.CACHE, APART, f"{SET} --code-ways 1 --data-ways 1 --policy shared", ""),
+        (Cause.CACHE, Promise(code_ways=1, data_ways=1, is_shared=True), "", "has a cap already"),
+        (Cause.BANDWIDTH, CAPPED, LIMIT, ""),
+        (Cause.BANDWIDTH, Promise(percent=60), LIMIT, ""),
+        (Cause.BANDWIDTH, Promise(percent=30), LIMIT.replace("30", "15"), "a limit already (30 %)"),
+        (Cause.BANDWIDTH, Promise(percent=12), LIMIT.replace("30", "10"), "a limit already (12 %)"),
+        (Cause.BANDWIDTH, Promise(percent=10), "", "a limit already (10 %)"),
+        (Cause.BANDWIDTH, Promise(mbps=4000), f"{SET} --bandwidth-mbps 2000", "a limit already (4000 MB/s)"),
+        (Cause.BANDWIDTH, Promise(mbps=8000), f"{SET} --bandwidth-mbps 6000", ""),
+        (Cause.BANDWIDTH, Promise(mbps=250), "", "a limit already (250 MB/s)"),
+    ],
+)
+def test_a_culprit_is_not_advised_what_its_flavor_has(
+    cause: Cause, promise: Promise, command: str, because: str
+) -> None:
+    unit = LimitedIn.MBPS if promise.mbps else LimitedIn.PERCENT
+    found = against(cause, replace(HOST, limited_in=unit), vm(promise), 20e9)
+    assert found.command == command
+    assert len(found.because) == bool(because) and because in "".join(found.because)
+
+
+@pytest.mark.parametrize(
+    ("unit", "promise", "moves", "command", "because"),
+    [
+        (LimitedIn.PERCENT, Promise(), 20e9, LIMIT, ""),
+        (LimitedIn.PERCENT, Promise(), 1e9, LIMIT, ""),
+        (LimitedIn.MBPS, Promise(), 20e9, f"{SET} --bandwidth-mbps 6000", ""),
+        (LimitedIn.MBPS, Promise(), 20.3e9, f"{SET} --bandwidth-mbps 6125", ""),
+        (LimitedIn.MBPS, Promise(), 0.5e9, f"{SET} --bandwidth-mbps 250", ""),
+        (LimitedIn.NOTHING, Promise(), 20e9, "", "can't limit memory bandwidth"),
+        (LimitedIn.UNKNOWN, Promise(), 20e9, "", "in per cent or in MB/s is not known"),
+        (LimitedIn.PERCENT, Promise(mbps=4000), 20e9, "", "a limit in MB/s, which this host can't keep"),
+        (LimitedIn.MBPS, Promise(percent=30), 20e9, "", "unset', --bandwidth-mbps 6000 ends it"),
+    ],
+)
+def test_a_limit_is_advised_in_what_the_host_limits_in(
+    unit: LimitedIn, promise: Promise, moves: float, command: str, because: str
+) -> None:
+    found = against(Cause.BANDWIDTH, replace(HOST, limited_in=unit), vm(promise), moves)
+    assert found.command == command
+    assert len(found.because) == bool(because) and because in "".join(found.because)
+
+
+@pytest.mark.parametrize(("promise", "command"), [(Promise(), CAP), (Promise(ways=2), CAP), (CAPPED, "")])
+def test_a_vm_that_fills_the_cache_without_gain_is_not_advised_a_cap_that_it_has(
+    promise: Promise, command: str
+) -> None:
+    found = against_filling(vm(promise))
+    assert (found.command, len(found.because)) == (command, 0 if command else 1)
+
+
+@pytest.mark.parametrize(
+    ("promise", "needs", "ways"),
+    [
+        (Promise(), 3, 3),
+        (Promise(ways=4), 5, 5),
+        (Promise(ways=4), 4, 5),
+        (Promise(ways=4), 3, 5),
+        (replace(CAPPED, ways=4), 4, 5),
+    ],
+)
+def test_a_vm_that_starves_is_advised_more_ways_than_it_has(promise: Promise, needs: int, ways: int) -> None:
+    assert for_more(vm(promise), needs, 11) == Advice(f"{SET} --cache-ways {ways}")
+
+
+def test_a_vm_that_has_nearly_all_ways_is_advised_none() -> None:
+    assert for_more(vm(Promise(ways=10)), 9, 11) == Advice()
+
+
+def test_where_code_and_data_have_ways_apart_it_is_not_known_which_of_them_lacks_some() -> None:
+    found = for_more(vm(APART), 5, 11)
+    assert not found.command and "'vmqos size' tries how many of each" in found.because[0]
+
+
+QUIET, NOISE = Did(held=MIB), Did(held=20 * MIB, moved=8e9, misses=18)
+CALM, ROBBED = Did(held=10 * MIB, moved=2e8, misses=0.5), Did(held=4 * MIB, moved=2e9, cycles=2000, misses=5)
+
+
+@pytest.mark.parametrize(("promise", "has_command"), [(Promise(), True), (CAPPED, False)])
+def test_a_verdict_says_why_there_is_no_command(promise: Promise, has_command: bool) -> None:
+    known = host({"noisy": ALL, "victim": ALL}, flavor="c4")
+    known = replace(known, vms={**known.vms, "noisy": replace(known.vms["noisy"], promise=promise)})
+    found = judge(known, history(40, noisy=step(QUIET, NOISE, 25), victim=step(CALM, ROBBED, 25)))
+    (pair,), filling = found.pairs, found.vms["noisy"]
+    assert filling.use is Use.FILLS_WITHOUT_GAIN
+    for advice, evidence in ((pair.advice, pair.evidence), (filling.advice, filling.evidence)):
+        assert bool(advice) == has_command
+        assert ("has a cap already" in evidence[-1]) != has_command

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No module that judges is left out of what kept results depend on."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+from tests.worth.neighbours import beside, campaign, law
+from vmqos import insight
+
+PACKAGE = insight.__name__
+
+
+def imports(name: str) -> set[str]:
+    """The modules of insight that one of them imports."""
+    found = set()
+    for node in ast.walk(ast.parse((law.FOLDER / f"{name}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module == PACKAGE:
+                found |= {alias.name for alias in node.names}
+            elif node.module.startswith(f"{PACKAGE}."):
+                found.add(node.module.removeprefix(f"{PACKAGE}."))
+    return found
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names that a function uses, and its comprehensions do."""
+    inner = [names_in(one) for one in code.co_consts if isinstance(one, CodeType)]
+    return {*code.co_names}.union(*inner)
+
+
+def needed_to_judge() -> set[str]:
+    """The modules of all that :func:`vmqos.insight.judge` asks, and those that they import, in turn."""
+    names = names_in(insight.judge.__code__) | names_in(insight.judge_series.__code__)
+    modules = {getattr(getattr(insight, name, None), "__module__", "") for name in names}
+    found, left = set[str](), {name.removeprefix(f"{PACKAGE}.") for name in modules if name.startswith(f"{PACKAGE}.")}
+    while left:
+        name = left.pop()
+        found.add(name)
+        left |= imports(name) - found
+    return found
+
+
+def test_the_law_is_all_that_is_needed_to_judge_but_for_what_finds_the_words() -> None:
+    assert needed_to_judge() == {*law.JUDGE, *law.TELL}
+    assert not {*law.JUDGE} & {*law.TELL}
+
+
+@pytest.mark.parametrize("name", law.TELL)
+def test_what_finds_the_words_asks_nothing_that_judges(name: str) -> None:
+    assert imports(name) <= {"model", *law.TELL}
+
+
+def test_the_law_of_the_mixes_is_part_of_it() -> None:
+    assert insight.pairs.__module__.removeprefix(f"{PACKAGE}.") in law.JUDGE
+
+
+@pytest.mark.parametrize("digest", [campaign.digest, beside.digest], ids=["campaign", "guest"])
+def test_what_is_kept_depends_on_each_module_that_judges_and_on_none_that_tells(
+    digest: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "insight"
+    shutil.copytree(law.FOLDER, copies)
+    monkeypatch.setattr(law, "FOLDER", copies)
+    before = digest()
+    for path in sorted(copies.glob("*.py")):
+        text = path.read_bytes()
+        path.write_bytes(text + b"# changed")
+        assert (digest() != before) == (path.stem in law.JUDGE), path.stem
+        path.write_bytes(text)
