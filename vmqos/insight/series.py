@@ -136,6 +136,13 @@ def _for_an_instruction(row: Sample | None, name: str) -> float:
     return value
 
 
+def measured(column: Sequence[float]) -> Sequence[float]:
+    """The values that are known."""
+    # Only a NaN differs from itself, and the sum of a column that has one is one.
+    total = sum(column)
+    return column if total == total else [value for value in column if value == value]
+
+
 def middle(values: Iterable[float]) -> float:
     """The median of the values that are known; NaN where none is."""
     # Only a NaN differs from itself; this is asked of every value.
@@ -146,7 +153,7 @@ def middle(values: Iterable[float]) -> float:
 def rises(column: Sequence[float]) -> list[Rise]:
     """Where a column steps up, and stays up for :data:`LEVEL` values; of steps nearer than that, the greatest."""
     # Most columns have no step at all, and to look for one takes long.
-    known = [value for value in column if value == value]
+    known = measured(column)
     if not known or max(known) <= STEP * min(known):
         return []
     found: list[Rise] = []

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from vmqos.insight import say
 from vmqos.insight.advice import against, for_more
 from vmqos.insight.model import Cause, Host, Use, Vm, VmVerdict
-from vmqos.insight.series import Series, middle
+from vmqos.insight.series import Series, measured, middle
 
 LATELY = 10
 """Samples of which the present is made."""
@@ -106,7 +106,7 @@ def _without_pmu(series: Series, held: Sequence[float], waits: float) -> Found:
 def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]) -> Found | None:
     """What the VM's own history says; ``None`` where it always held about as much, or the answer is not clear."""
     # Most VMs always do, and to sort their samples takes long.
-    known = [has for has in held if has == has]
+    known = measured(held)
     if not known or max(known) < VARIED * min(known):
         return None
     rows = sorted(

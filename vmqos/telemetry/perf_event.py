@@ -83,11 +83,12 @@ class GrowingCounts:
     :param events: how many are counted of each task.
     """
 
-    __slots__ = ("_before", "_leaders", "_raw", "_width")
+    __slots__ = ("_before", "_leaders", "_nothing", "_raw", "_width")
 
     def __init__(self, events: int) -> None:
         # What a group says: how many events there are, nanoseconds enabled and running, and each count.
         self._width = 3 + events
+        self._nothing = Growth(0, 0, (0,) * events)
         self._leaders = array("i")
         self._raw = self._before = b""
 
@@ -110,7 +111,7 @@ class GrowingCounts:
         size, width = _SIZE * self._width, self._width
         raw = b"".join(map(os.read, self._leaders, repeat(size)))
         if raw == self._raw:
-            return Growth(0, 0, (0,) * (width - 3))
+            return self._nothing
         told = struct.Struct(f"{width * len(self._leaders)}Q")
         last, self._raw = self._raw, raw
         then, now = told.unpack(self._before), told.unpack(raw)

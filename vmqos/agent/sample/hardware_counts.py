@@ -356,9 +356,11 @@ def _read(vm: _Vm) -> VmCounts:
     grown = vm.tasks.grown()
     seconds, vm.read_at = max(now - vm.read_at, 1e-6), now
     enabled, running, counts = grown
+    if not enabled:
+        return VmCounts(vm.since, vm.counts, tuple(map(float, counts)))
     vm.counts = tuple(map(add, vm.counts, counts))
-    rates = tuple([more / seconds for more in counts]) if running or not enabled else None
-    return VmCounts(vm.since, vm.counts, rates, min(1.0, running / enabled) if enabled else None)
+    rates = tuple([more / seconds for more in counts]) if running else None
+    return VmCounts(vm.since, vm.counts, rates, min(1.0, running / enabled))
 
 
 def _placed(record: VmRecord) -> frozenset[int]:

@@ -28,9 +28,9 @@ SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
 
-USUAL_SHARE = 0.002
-"""The same, while that does not put it off for long: 200 calm VMs take some 50 ms, and a page and
-Prometheus ask ten times a minute. A host of few VMs is judged at each question, as before."""
+USUAL_SHARE = 0.001
+"""The same, while that does not put it off for long: 200 calm VMs take some 15 ms, and a page and
+Prometheus ask ten times a minute. A host of few VMs is judged at each question."""
 
 LATEST = 15.0
 """Seconds for which calm VMs are not judged anew, at most."""
