@@ -151,7 +151,7 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
 
 def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
     """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first."""
-    steps = {vm: found for vm, of in series.items() if (found := rises(of.bandwidth))}
+    steps = {vm: risen for vm, of in series.items() if (risen := rises(of.bandwidth))}
     totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []
     for victim in series:

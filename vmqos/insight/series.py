@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
 from operator import add
 from statistics import median
 
@@ -42,7 +41,12 @@ class Series:
     def held_on(self, caches: Iterable[int]) -> list[float]:
         """Bytes held on some caches together."""
         columns = [self.held[cache] for cache in caches if cache in self.held]
-        return list(reduce(partial(map, add), columns)) if columns else [0.0] * len(self.bandwidth)
+        if not columns:
+            return [0.0] * len(self.bandwidth)
+        together: Iterable[float] = columns[0]
+        for column in columns[1:]:
+            together = map(add, together, column)
+        return list(together)
 
 
 @dataclass(frozen=True, slots=True)

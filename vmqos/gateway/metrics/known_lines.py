@@ -16,6 +16,9 @@ from prometheus_client.utils import floatToGoString
 Encode = Callable[[Collector], bytes]
 """Writes all metrics of a collector, as the library's ``generate_latest`` does."""
 
+_written: Callable[[float], str] = floatToGoString
+"""A value as the library writes it."""
+
 
 class KnownLines:
     """Writes scrapes in one format; for one thread at a time.
@@ -71,8 +74,7 @@ class _Family:
         known = self._known
         try:
             lines = [
-                f"{known[_key(sample.name, sample.labels)]} {floatToGoString(sample.value)}\n"
-                for sample in metric.samples
+                f"{known[_key(sample.name, sample.labels)]} {_written(sample.value)}\n" for sample in metric.samples
             ]
         except (LookupError, TypeError, ValueError, OverflowError):
             return None

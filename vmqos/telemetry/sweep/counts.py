@@ -90,7 +90,7 @@ def read_all(
 
 
 def _rows(readers: Sequence[GroupReader], number: int, give_way: Callable[[], None]) -> list[tuple[Any, ...]]:
-    """What giving way returned, the moment, and what each file of one domain said, for each group."""
+    """Nothing, then the moment, then what each file of one domain said; for each group."""
     if all(reader.kept for reader in readers):
         # The same steps as below, without a step of the interpreter between two calls of the kernel.
         turns, moments = (starmap(step, repeat((), len(readers))) for step in (give_way, time.monotonic))
@@ -98,7 +98,11 @@ def _rows(readers: Sequence[GroupReader], number: int, give_way: Callable[[], No
         with suppress(OSError):
             contents = (map(os.pread, of_file, _ENOUGH, _BEGIN) for of_file in columns)
             return list(zip(turns, moments, *contents, strict=True))
-    return [(give_way(), time.monotonic(), *reader.read(number)) for reader in readers]
+    rows = []
+    for reader in readers:
+        give_way()
+        rows.append((None, time.monotonic(), *reader.read(number)))
+    return rows
 
 
 def _go_on() -> None:

@@ -220,7 +220,7 @@ class _Look:
         """
         number, *inside = numbers
         if self.counts.are_numbers:
-            columns = map(self.counts.column, range(self.shape.count))
+            columns = [cast(Sequence[int], self.counts.column(at)) for at in range(self.shape.count)]
             left = [max(column[number] - sum(map(column.__getitem__, inside)), 0) for column in columns]
             return GroupReading(self.generation(number), self.shape.decode(left)[0])
         # The kernel adds nothing for a VM in it that has no hardware counter.
