@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 
 
+@functools.cache
 def version() -> str:
-    """The installed version; ``unknown`` where vmqos runs from a tree that was never installed."""
+    """The installed version; ``unknown`` where vmqos runs from a tree that was never installed.
+
+    It is looked for once: that takes longer than all else that is told of an agent's health.
+    """
     try:
         return importlib.metadata.version("vmqos")
     except importlib.metadata.PackageNotFoundError:

@@ -40,6 +40,10 @@ SWITCH_INTERVAL = 0.0005
 """Seconds after which a thread that computes lets another one go on, which may have but some milliseconds until a VM's
 threads are made. Python's own is ten times as long, and counts for each call of the kernel."""
 
+COLLECT_AFTER = 5000
+"""How many objects are made until the young ones are looked at for garbage. An answer about 200 VMs makes some thousand
+that are not. Python's own is 700."""
+
 COMMAND_LINE = [
     cfg.BoolOpt("once", default=False, help="Look at everything once, do what follows from it, and end."),
 ]
@@ -110,6 +114,7 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
     # so none goes through it again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
     try:
         agent.run()
     finally:

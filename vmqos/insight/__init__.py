@@ -73,7 +73,8 @@ def judge_series(host: Host, times: Sequence[float], series: Mapping[str, Series
     :param series: of VMs that ``host`` knows: a value for each of the times (:func:`of_columns`).
     """
     presents = {vm: present(of) for vm, of in series.items()}
-    vms = {
-        vm: replace(use(host, vm, of), sufferings=sufferings(host, vm, series, presents)) for vm, of in series.items()
-    }
+    vms = {vm: use(host, vm, of) for vm, of in series.items()}
+    for vm in series:
+        if found := sufferings(host, vm, series, presents):
+            vms[vm] = replace(vms[vm], sufferings=found)
     return Insight(vms, pairs_among(host, times, series))

@@ -151,16 +151,16 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
 
 def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
     """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first."""
-    steps = {vm: rises(of.bandwidth) for vm, of in series.items()}
+    steps = {vm: risen for vm, of in series.items() if (risen := rises(of.bandwidth))}
     totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []
     for victim in series:
         of_victim: list[tuple[int, int, PairVerdict]] = []
-        for culprit in series:
-            pair = _pair(host, series, culprit, victim, totals) if steps[culprit] and culprit != victim else None
+        for culprit, of_culprit in steps.items():
+            pair = _pair(host, series, culprit, victim, totals) if culprit != victim else None
             if pair is None:
                 continue
-            for step in steps[culprit]:
+            for step in of_culprit:
                 effect = _effect(host, pair, step)
                 if effect is None:
                     continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from statistics import median
 
 from vmqos.insight.model import History, Sample
@@ -40,7 +41,12 @@ class Series:
     def held_on(self, caches: Iterable[int]) -> list[float]:
         """Bytes held on some caches together."""
         columns = [self.held[cache] for cache in caches if cache in self.held]
-        return [sum(values) for values in zip(*columns, strict=True)] if columns else [0.0] * len(self.bandwidth)
+        if not columns:
+            return [0.0] * len(self.bandwidth)
+        together: Iterable[float] = columns[0]
+        for column in columns[1:]:
+            together = map(add, together, column)
+        return list(together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def of_columns(
     before = [0.0] * first
     unknown = [math.nan] * len(bandwidth)
     cycles, references, misses = unknown, unknown, unknown
-    if counts:
+    if counts and any(counts[1]):
         clock, instructions, referred, missed = counts
         # A NaN compares as false. Where no cycle was counted, the counter did not run.
         ran = [count / of if of > 0 and count > 0 else math.nan for count, of in zip(clock, instructions, strict=True)]
@@ -134,6 +140,13 @@ def _for_an_instruction(row: Sample | None, name: str) -> float:
     return value
 
 
+def measured(column: Sequence[float]) -> Sequence[float]:
+    """The values that are known."""
+    # Only a NaN differs from itself, and the sum of a column that has one is one.
+    total = sum(column)
+    return column if total == total else [value for value in column if value == value]
+
+
 def middle(values: Iterable[float]) -> float:
     """The median of the values that are known; NaN where none is."""
     # Only a NaN differs from itself; this is asked of every value.
@@ -143,6 +156,10 @@ def middle(values: Iterable[float]) -> float:
 
 def rises(column: Sequence[float]) -> list[Rise]:
     """Where a column steps up, and stays up for :data:`LEVEL` values; of steps nearer than that, the greatest."""
+    # Most columns have no step at all, and to look for one takes long.
+    known = measured(column)
+    if not known or max(known) <= STEP * min(known):
+        return []
     found: list[Rise] = []
     for at in range(1, len(column) - LEVEL + 1):
         earlier, later = column[max(0, at - LEVEL) : at], column[at : at + LEVEL]

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from vmqos.insight import say
 from vmqos.insight.advice import Advice, against_filling, for_more
 from vmqos.insight.model import Host, Use, Vm, VmVerdict
-from vmqos.insight.series import Series, middle
+from vmqos.insight.series import Series, measured, middle
 
 LATELY = 10
 """Samples of which the present is made."""
@@ -105,6 +105,10 @@ def _without_pmu(series: Series, held: Sequence[float], waits: float) -> Found:
 
 def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]) -> Found | None:
     """What the VM's own history says; ``None`` where it always held about as much, or the answer is not clear."""
+    # Most VMs always do, and to sort their samples takes long.
+    known = measured(held)
+    if not known or max(known) < VARIED * min(known):
+        return None
     rows = sorted(
         (has, fetches)
         for has, fetches, good in zip(held, fetched, same, strict=True)

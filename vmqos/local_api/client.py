@@ -327,7 +327,7 @@ class AgentClient:
 
     def _decode(self, path: str, status: int, body: bytes) -> dict[str, Any]:
         try:
-            value = json.loads(body)
+            value = _loads(body)
         except (ValueError, RecursionError) as error:
             problem = f"{path} is no JSON (HTTP {status})"
             raise exceptions.NotOurApi(self.program, socket=self.socket, problem=problem) from error
@@ -349,6 +349,18 @@ class AgentClient:
         if error.errno in _ABSENT:
             return exceptions.AgentNotRunning(self.program, socket=self.socket)
         return exceptions.SocketUnusable(self.program, socket=self.socket, problem=str(error))
+
+
+def _loads(body: bytes) -> Any:
+    """What JSON says. Of 200 VMs that takes json twice as long as msgspec, which refuses some of what json takes.
+
+    :raises ValueError: if it is none.
+    :raises RecursionError: if it is too deep.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return json.loads(body)
 
 
 def _point(point: contract.SizePoint) -> str:

@@ -28,7 +28,7 @@ from vmqos.telemetry.exceptions import (
     TasksKeepComing,
     TooManyTasks,
 )
-from vmqos.telemetry.perf_event import Event, Growth, TaskCounters, grown_of
+from vmqos.telemetry.perf_event import Event, GrowingCounts, Growth, TaskCounters
 
 NAMES = ("cycles", "instructions", "cache_references", "cache_misses")
 """What is counted, in the kernel's words (``enum perf_hw_id``)."""
@@ -117,6 +117,7 @@ class CountedTasks:
         self._events = events
         self._most = most
         self._tasks: dict[int, TaskCounters] = {}
+        self._growing = GrowingCounts(len(events))
         try:
             for _ in range(TRIES):
                 tids = frozenset(list_tasks())
@@ -145,7 +146,8 @@ class CountedTasks:
         for tid in new:
             try:
                 with contextlib.suppress(ProcessLookupError):
-                    self._tasks[tid] = TaskCounters(tid, self._events)
+                    self._tasks[tid] = task = TaskCounters(tid, self._events)
+                    self._growing.add(task)
             except OSError as error:
                 raise _refused(error) from error
 
@@ -154,20 +156,14 @@ class CountedTasks:
 
         :raises vmqos.telemetry.exceptions.HardwareEventsError: if the kernel does not tell.
         """
-        enabled = running = 0
-        counts = [0] * len(self._events)
         try:
-            for found in grown_of(self._tasks.values()):
-                if found.enabled:
-                    enabled += found.enabled
-                    running += found.running
-                    counts = [count + more for count, more in zip(counts, found.counts, strict=True)]
+            return self._growing.grown()
         except OSError as error:
             raise _refused(error) from error
-        return Growth(enabled, running, tuple(counts))
 
     def close(self) -> None:
         """Stop counting."""
+        self._growing = GrowingCounts(len(self._events))
         while self._tasks:
             self._tasks.popitem()[1].close()
 

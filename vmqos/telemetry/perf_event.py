@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import functools
 import os
 import platform
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Sequence
+from itertools import repeat
+from operator import add, sub
+from typing import NamedTuple
 
 Event = tuple[int, int]
 """Type and config of ``struct perf_event_attr`` (include/uapi/linux/perf_event.h)."""
@@ -23,12 +25,13 @@ _INHERIT = 1 << 1
 _INHERIT_THREAD = 1 << 35
 """Threads alone inherit, and no other process that the task begins: since Linux 5.13."""
 _CLOSE_ON_EXEC = 8
+_SIZE = 8
+"""Bytes of each number that a group says."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """What was counted between two reads.
 
     :ivar enabled: nanoseconds for which the tasks ran.
@@ -42,18 +45,6 @@ class Growth:
     counts: tuple[int, ...]
 
 
-@functools.cache
-def _nothing(events: int) -> Growth:
-    """What was counted of a task that did not run: one value for thousands of tasks."""
-    return Growth(0, 0, (0,) * events)
-
-
-@functools.cache
-def _told(events: int) -> struct.Struct:
-    """What a group says: how many events there are, nanoseconds enabled and running, and each count."""
-    return struct.Struct(f"{3 + events}Q")
-
-
 class TaskCounters:
     """Counts a task from now on, and every thread that it starts from now on, and those that these start.
 
@@ -61,63 +52,101 @@ class TaskCounters:
 
     :param tid: the task; 0 for the caller.
     :param events: what to count; they take a descriptor each.
+    :ivar leader: the descriptor that all of them are read from.
     :raises ProcessLookupError: if there is no such task.
     :raises OSError: if the kernel does not count it.
     """
 
-    __slots__ = ("_before", "_descriptors", "_leader", "_nothing", "_raw", "_told")
+    __slots__ = ("_descriptors", "leader")
 
     def __init__(self, tid: int, events: Sequence[Event]) -> None:
         self._descriptors: list[int] = []
         try:
             for event in events:
                 self._descriptors.append(_open(event, tid, self._descriptors[0] if self._descriptors else -1))
-            self._leader = self._descriptors[0]
-            self._told, self._nothing = _told(len(events)), _nothing(len(events))
-            # As bytes: the numbers of thousands of tasks would take megabytes.
-            self._raw = self._before = os.read(self._leader, self._told.size)
         except OSError:
             self.close()
             raise
+        self.leader = self._descriptors[0]
 
     def close(self) -> None:
         """Stop counting."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
+
+class GrowingCounts:
+    """What some tasks do from one call of :meth:`grown` to the next.
+
+    Hosts have thousands of tasks, and most sleep. So what all of them say is kept and compared as one row of bytes.
+
+    :param events: how many are counted of each task.
+    """
+
+    __slots__ = ("_before", "_leaders", "_nothing", "_raw", "_width")
+
+    def __init__(self, events: int) -> None:
+        # What a group says: how many events there are, nanoseconds enabled and running, and each count.
+        self._width = 3 + events
+        self._nothing = Growth(0, 0, (0,) * events)
+        self._leaders = array("i")
+        self._raw = self._before = b""
+
+    def add(self, task: TaskCounters) -> None:
+        """One task more, of which the next growth is that from now on.
+
+        :raises OSError: as :meth:`grown` does.
+        """
+        said = os.read(task.leader, _SIZE * self._width)
+        self._leaders.append(task.leader)
+        self._raw += said
+        self._before += said
+
     def grown(self) -> Growth:
-        """What was counted since the last call.
+        """What all of them did since the last call.
 
         :raises OSError: if the kernel does not tell. ``ECHILD``: a thread was started while the group was opened, and
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
-        return self._grown_to(os.read(self._leader, self._told.size))
-
-    def _grown_to(self, raw: bytes) -> Growth:
+        size, width = _SIZE * self._width, self._width
+        raw = b"".join(map(os.read, self._leaders, repeat(size)))
         if raw == self._raw:
             return self._nothing
-        self._raw, before, now = raw, self._told.unpack(self._before), self._told.unpack(raw)
-        # How many events there are, nanoseconds enabled and running, and each count.
-        enabled, running = now[1] - before[1], now[2] - before[2]
-        if running <= 0:
-            return Growth(enabled, 0, (0,) * (len(now) - 3))
-        self._before = raw
-        grown = (count - then for count, then in zip(now[3:], before[3:], strict=True))
-        if running < enabled:
-            return Growth(enabled, running, tuple(count * enabled // running for count in grown))
-        return Growth(enabled, running, tuple(grown))
+        told = struct.Struct(f"{width * len(self._leaders)}Q")
+        last, self._raw = self._raw, raw
+        then, now = told.unpack(self._before), told.unpack(raw)
+        enabled, running, *counts = (sum(now[at::width]) - sum(then[at::width]) for at in range(1, width))
+        if running == enabled:
+            # No task runs for longer than it is counted. So no other program took the counters from any.
+            self._before = raw
+            return Growth(enabled, running, tuple(counts))
+        return self._scaled(last, then, now)
 
+    def _scaled(self, last: bytes, then: Sequence[int], now: Sequence[int]) -> Growth:
+        """The sum of what each task did, where others had the counters for a part of the time.
 
-def grown_of(tasks: Iterable[TaskCounters]) -> Iterator[Growth]:
-    """What was counted of each task since the last call, without those that slept: most do, and there are thousands.
-
-    :raises OSError: see :meth:`TaskCounters.grown`.
-    """
-    read = os.read
-    for task in tasks:
-        raw = read(task._leader, task._told.size)
-        if raw != task._raw:
-            yield task._grown_to(raw)
+        :param last: what they said the last time, whether or not they had the counters then.
+        :param then: what they said when each last had them, as numbers.
+        :param now: what they say now, as numbers.
+        """
+        size, width = _SIZE * self._width, self._width
+        enabled = running = 0
+        counts, before = [0] * (width - 3), []
+        for number in range(len(self._leaders)):
+            place, at = slice(size * number, size * (number + 1)), width * number
+            if self._raw[place] == last[place]:
+                before.append(self._before[place])
+                continue
+            _, task_enabled, task_running, *grown = map(sub, now[at : at + width], then[at : at + width])
+            before.append((self._raw if task_running > 0 else self._before)[place])
+            enabled += task_enabled
+            if task_running > 0:
+                running += task_running
+                if task_running < task_enabled:
+                    grown = [count * task_enabled // task_running for count in grown]
+                counts = list(map(add, counts, grown))
+        self._before = b"".join(before)
+        return Growth(enabled, running, tuple(counts))
 
 
 def _open(event: Event, tid: int, leader: int) -> int:

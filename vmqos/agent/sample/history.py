@@ -7,8 +7,9 @@ import math
 import struct
 import threading
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 SERIES = ("llc_occupancy", "total", "local", "remote")
 """Bytes, and bytes a second: what resctrl counts."""
@@ -120,24 +121,27 @@ class History:
         """
         with self._lock:
             width = len(self._series)
-            slots = [slot for slot in self._slots() if self._times[slot] >= when]
-            times = [self._times[slot] for slot in slots]
+            times = self._in_order(self._times)
             wanted = [(at, name) for at, name in enumerate(self._series) if names is None or name in names]
             columns = {
-                uuid: {name: ring[at::width] for at, name in wanted}
+                uuid: {name: self._in_order(ring[at::width]) for at, name in wanted}
                 for uuid, ring in self._vms.items()
                 if uuids is None or uuid in uuids
             }
-        vms = {
-            uuid: {name: list(map(column.__getitem__, slots)) for name, column in of_vm.items()}
-            for uuid, of_vm in columns.items()
-        }
-        return Columns(times, vms)
+        # The clock may have been set back, so these need not be the last ones.
+        chosen = [time >= when for time in times]
+        pick: Callable[[array[float]], list[float]] = (
+            array.tolist if all(chosen) else lambda column: list(compress(column, chosen))
+        )
+        vms = {uuid: {name: pick(column) for name, column in of_vm.items()} for uuid, of_vm in columns.items()}
+        return Columns(pick(times), vms)
 
-    def _slots(self) -> Iterator[int]:
+    def _in_order(self, column: array[float]) -> array[float]:
         """The slots that are in use, the oldest first."""
-        first = max(0, self._count - self._capacity)
-        return (number % self._capacity for number in range(first, self._count))
+        if self._count <= self._capacity:
+            return column[: self._count]
+        oldest = self._count % self._capacity
+        return column[oldest:] + column[:oldest]
 
 
 def _values(column: Sequence[float], digits: int | None) -> list[float | None]:

@@ -25,6 +25,7 @@ from vmqos.telemetry import (
     VmReading,
     rate,
 )
+from vmqos.telemetry.model import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL
 
 
 class Counters:
@@ -76,8 +77,9 @@ class Counters:
         totals = [map(sum, zip(*of_event, strict=True)) for of_event in zip(*counts.values(), strict=True)]
         rates: Iterable[contract.Counts] = repeat({"total": None, "local": None, "remote": None}, len(columns.uuids))
         if found is not None:
-            rates = _rows(("total", "local", "remote"), (found.total, found.local, found.remote))
-        by_cache = zip(*(_rows(EVENTS, of_cache) for of_cache in counts.values()), strict=True)
+            columns_of_rates = zip(found.total, found.local, found.remote, strict=True)
+            rates = ({"total": total, "local": local, "remote": remote} for total, local, remote in columns_of_rates)
+        by_cache = zip(*map(_rows, counts.values()), strict=True)
         missing = {} if found is not None else dict.fromkeys(("total", "local", "remote"), Missing.NO_PREVIOUS.value)
         return {
             uuid: {
@@ -87,7 +89,7 @@ class Counters:
                 "rates": of_vm,
                 "rates_missing": missing,
             }
-            for uuid, caches, of_all, of_vm in zip(columns.uuids, by_cache, _rows(EVENTS, totals), rates, strict=True)
+            for uuid, caches, of_all, of_vm in zip(columns.uuids, by_cache, _rows(totals), rates, strict=True)
         }
 
 
@@ -98,9 +100,10 @@ def _same_in_all_sweeps(vms: Mapping[str, VmReading]) -> Mapping[str, contract.V
     return {uuid: _vm(vm, rate(None, vm), None) for uuid, vm in vms.items()}
 
 
-def _rows(names: Sequence[str], columns: Sequence[Iterable[float]]) -> Iterator[contract.Counts]:
-    """One row of each VM, by the names of the columns."""
-    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+def _rows(columns: Sequence[Iterable[float]]) -> Iterator[contract.Counts]:
+    """One row of each VM, of columns in the order of :data:`vmqos.telemetry.model.EVENTS`."""
+    rows = zip(*columns, strict=True)
+    return ({LLC_OCCUPANCY: held, MBM_TOTAL: total, MBM_LOCAL: local} for held, total, local in rows)
 
 
 def history(past: Past, interval: float) -> contract.History:

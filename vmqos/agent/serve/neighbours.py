@@ -28,9 +28,9 @@ SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
 move much more take some seconds."""
 
-USUAL_SHARE = 0.002
+USUAL_SHARE = 0.001
 """Judging calm VMs takes no more than this share of one CPU, unless that put it off for longer than :data:`LATEST`. 200
-of them take some 50 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
+of them take some 15 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
 
 LATEST = 15.0
 """Seconds for which calm VMs are not judged anew, at most."""
@@ -67,6 +67,7 @@ class Neighbours:
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0, counted=False)
         self._is_judging = False
         self._due = -math.inf
+        self._known_host: tuple[tuple[object, ...], insight.Host] | None = None
 
     def samples(self, after: float = 0.0) -> contract.NeighbourSamples:
         """What is judged by.
@@ -74,7 +75,7 @@ class Neighbours:
         :param after: seconds since 1970: only newer samples.
         """
         read, caches = self._recent.columns(math.nextafter(after, math.inf))
-        host = host_of(self._snapshot())
+        host = self._host(self._snapshot())
         told = {
             "host": insight.plain_host(host),
             "samples": {
@@ -92,6 +93,14 @@ class Neighbours:
             self._condition.wait_for(lambda: not self._is_judging, PATIENCE)
             return self._known
 
+    def _host(self, snapshot: Snapshot) -> insight.Host:
+        """The host; mostly nothing has changed of it since the last time."""
+        basis = snapshot.resctrl, snapshot.topology, snapshot.vms
+        known = self._known_host
+        if known is None or any(before is not now for before, now in zip(known[0], basis, strict=True)):
+            known = self._known_host = basis, host_of(snapshot)
+        return known[1]
+
     def _has_begun(self) -> bool:
         try:
             threading.Thread(target=self._judge, name="neighbours", daemon=True).start()
@@ -104,7 +113,7 @@ class Neighbours:
         began, found = time.monotonic(), None
         try:
             read, caches = self._recent.columns()
-            host = host_of(self._snapshot())
+            host = self._host(self._snapshot())
             series = series_of(read, caches, host)
             judged = insight.judge_series(host, read.times, series)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)

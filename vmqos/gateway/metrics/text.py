@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import ProcessCollector
@@ -16,6 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.gateway.metrics.exposition import HostCollector
+from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
@@ -55,6 +55,7 @@ class Metrics:
         ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
         self._lock = threading.Lock()
         self._made: dict[str, tuple[float, bytes]] = {}
+        self._lines: tuple[str, KnownLines] | None = None
 
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
@@ -68,12 +69,18 @@ class Metrics:
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
                 try:
-                    text = encode(self._registry)
+                    text = self._known_lines(encode, content_type).text(self._registry)
                 except (LookupError, TypeError, ValueError, OverflowError) as error:
                     problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
                     raise NotOurApi(socket=self._agent.socket, problem=problem) from error
                 self._made[content_type] = time.monotonic(), text
         return content_type, text
+
+    def _known_lines(self, encode: Encode, content_type: str) -> KnownLines:
+        """What writes that format. Of one format alone lines are kept: most hosts are scraped in no other."""
+        if self._lines is None or self._lines[0] != content_type:
+            self._lines = content_type, KnownLines(encode)
+        return self._lines[1]
 
     def _ask(self) -> Answers:
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
@@ -116,7 +123,7 @@ class Metrics:
         return None if newest is None or time.time() - newest > max(3 * found["interval"], JUDGED_FOR) else found
 
 
-def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+def _encoder(accept: str) -> tuple[Encode, str]:
     """What writes the format that the client wants most, and the format's media type."""
     try:
         encode, content_type = choose_encoder(accept)

@@ -12,7 +12,7 @@ from vmqos.telemetry.sweep.beginning import Beginning
 from vmqos.telemetry.sweep.carried import NOTHING
 from vmqos.telemetry.sweep.shape import Domain
 
-_ENOUGH = 64
+ENOUGH = 64
 """Bytes: a counter is a number of up to 20 digits, or a word."""
 
 _WHY = {
@@ -36,16 +36,17 @@ class GroupReader:
     :param domains: what to read.
     :ivar beginning: what its packages had counted before.
     :ivar carried: what its earlier hardware counters had counted, where VMs take turns to have some.
+    :ivar descriptors: those that are open, domain by domain, in the order of its files.
     :ivar kept: how many descriptors are open.
     :ivar vanished: whether there is no group (any more): any :meth:`read` found files gone.
     """
 
     __slots__ = (
-        "_descriptors",
         "_domains",
         "_path",
         "beginning",
         "carried",
+        "descriptors",
         "directory",
         "generation",
         "kept",
@@ -61,7 +62,7 @@ class GroupReader:
         self.kept = 0
         self.vanished = not generation
         self._domains = domains
-        self._descriptors: list[list[int]] = []
+        self.descriptors: list[list[int]] = []
 
     def move(self, directory: str, path: str) -> None:
         """The group was renamed; what is open stays open."""
@@ -73,20 +74,20 @@ class GroupReader:
         try:
             for domain in self._domains:
                 opened: list[int] = []
-                self._descriptors.append(opened)
+                self.descriptors.append(opened)
                 for file in domain.files:
                     opened.append(_open(f"{self._path}/{domain.path}/{file}"))
         except OSError:
             self.close()
             return False
-        self.kept = sum(map(len, self._descriptors))
+        self.kept = sum(map(len, self.descriptors))
         return True
 
     def close(self) -> None:
         """Close what is kept."""
         self.kept = 0
-        while self._descriptors:
-            for descriptor in self._descriptors.pop():
+        while self.descriptors:
+            for descriptor in self.descriptors.pop():
                 os.close(descriptor)
 
     def read(self, domain: int) -> list[bytes | Missing]:
@@ -94,7 +95,7 @@ class GroupReader:
         try:
             if self.kept:
                 pread = os.pread
-                return [pread(descriptor, _ENOUGH, 0) for descriptor in self._descriptors[domain]]
+                return [pread(descriptor, ENOUGH, 0) for descriptor in self.descriptors[domain]]
             if self.generation:
                 return self._read_opening(self._domains[domain])
         except OSError:
@@ -112,7 +113,7 @@ class GroupReader:
     def _read_one(self, number: int, position: int) -> bytes | Missing:
         try:
             if self.kept:
-                return os.pread(self._descriptors[number][position], _ENOUGH, 0)
+                return os.pread(self.descriptors[number][position], ENOUGH, 0)
             domain = self._domains[number]
             return _read_once(f"{self._path}/{domain.path}/{domain.files[position]}")
         except OSError as error:
@@ -128,6 +129,6 @@ def _open(path: str, directory: int | None = None) -> int:
 def _read_once(path: str, directory: int | None = None) -> bytes:
     descriptor = _open(path, directory)
     try:
-        return os.read(descriptor, _ENOUGH)
+        return os.read(descriptor, ENOUGH)
     finally:
         os.close(descriptor)

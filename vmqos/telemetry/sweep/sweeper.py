@@ -219,6 +219,10 @@ class _Look:
         :param numbers: its own, and those of the VMs.
         """
         number, *inside = numbers
+        if self.counts.are_numbers:
+            columns = [cast(Sequence[int], self.counts.column(at)) for at in range(self.shape.count)]
+            left = [max(column[number] - sum(map(column.__getitem__, inside)), 0) for column in columns]
+            return GroupReading(self.generation(number), self.shape.decode(left)[0])
         # The kernel adds nothing for a VM in it that has no hardware counter.
         parts = [[0 if value is Missing.UNASSIGNED else value for value in self.values(one)] for one in inside]
         values = without(self.values(number), parts)

@@ -69,7 +69,7 @@ def make() -> Iterator[Make]:
 
     def make(*vms: VmRecord, interval: float = 0.0, most_files: int = 1000) -> HardwareCounts:
         records = {record.uuid: record for record in vms}
-        counts = HardwareCounts(lambda: records, interval, most_files=most_files)
+        counts = HardwareCounts(lambda: dict(records), interval, most_files=most_files)
         counts.fresh_for = -1.0
         counts.records = records  # type: ignore[attr-defined]
         made.append(counts)

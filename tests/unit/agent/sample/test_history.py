@@ -51,6 +51,14 @@ def test_a_question_may_be_for_less() -> None:
     assert past.vms["b"]["llc_occupancy"] == [2, 3]
 
 
+def test_a_clock_that_was_set_back_leaves_the_order_in_which_it_was_read() -> None:
+    history = History(3)
+    for number, when in enumerate((1.0, 8.0, 9.0, 5.0)):
+        history.add(when, {"a": sample(number)})
+    assert (history.since(0.0).times, history.since(6.0).times) == ([8.0, 9.0, 5.0], [8.0, 9.0])
+    assert history.since(6.0).vms["a"]["llc_occupancy"] == [1, 2]
+
+
 def test_a_question_may_be_for_some_series() -> None:
     history = History(4, SERIES + EXECUTED)
     history.add(1.0, {"a": (*sample(1), 1.5, 2.0, 3.0), "b": (*sample(2), 1.5, 2.0, 3.0)})

@@ -146,6 +146,16 @@ def test_nothing_is_said_while_the_caches_are_not_known(known: Snapshot) -> None
     assert (told["vms"], told["pairs"], told["samples"]) == ([], [], 0)
 
 
+def test_the_host_is_known_from_the_last_judgement_until_a_pass_finds_something_else() -> None:
+    known = [sharing(), replace(sharing()), two()]
+    asked = Neighbours(lambda: known[0], filled())
+    hosts = []
+    while known:
+        hosts.append(asked.samples()["host"])
+        del known[0]
+    assert hosts[0] == hosts[1] != hosts[2]
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
     told = Neighbours(sharing, filled(counted=counted)).verdicts()

@@ -51,7 +51,7 @@ def test_every_read_is_of_this_moment(tree, group, reader):
 )
 def test_a_read_that_fails_costs_one_counter_and_not_the_others(monkeypatch, reader, number, missing):
     pread, opened = os.pread, os.open
-    (first, *_), *_ = reader._descriptors or [[None]]
+    (first, *_), *_ = reader.descriptors or [[None]]
 
     def fail_to_pread(descriptor, *others):
         if descriptor == first:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree, open_files
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import EVENTS, Missing, Reading, Sweeper
-from vmqos.telemetry.sweep.group_reader import GroupReader
+from vmqos.telemetry.sweep.counts import read_all
 
 OCCUPANCY, TOTAL, LOCAL = EVENTS
 
@@ -173,16 +173,14 @@ def test_the_lock_of_another_process_delays_a_sweep_and_does_not_prevent_it(tree
 def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch):
     tree.vm(ONE)
     locked = []
-    real = GroupReader.read
 
-    def read(reader, domain):
+    def lock():
         descriptor = os.open(tree.root, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(descriptor)
-        locked.append(reader)
-        return real(reader, domain)
+        locked.append(True)
 
-    monkeypatch.setattr(GroupReader, "read", read)
+    monkeypatch.setattr("vmqos.telemetry.sweep.sweeper.read_all", lambda *which: read_all(*which[:3], lock))
     sweeper.sweep()
     assert len(locked) == 2 * 2
 
@@ -382,7 +380,9 @@ def test_a_control_group_that_is_no_vms_is_read_when_asked_for_without_the_vms_i
     assert found.vms[ONE].totals[OCCUPANCY] == Reading(14)
     assert sweeper.sweep().host.groups[foreign.name].generation == found.host.groups[foreign.name].generation
     tree.set(tree.root / "mon_groups" / f"vmqos.{THREE}", OCCUPANCY, "Unavailable", 1)
-    part = sweeper.sweep().host.groups[""].caches
+    told = sweeper.sweep().host.groups
+    part = told[""].caches
+    assert [told[name].caches[1][OCCUPANCY].value for name in (shared.name, foreign.name)] == [7, 8]
     assert (part[0][OCCUPANCY], part[1][OCCUPANCY]) == (Reading(55), Reading.none(Missing.UNAVAILABLE))
     tree.remove(foreign)
     assert sweeper.sweep().host.groups.keys() == {"", shared.name}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import pytest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from vmqos.gateway.metrics.known_lines import Encode, KnownLines
+
+FORMATS = {
+    "openmetrics": "application/openmetrics-text;version=1.0.0",
+    "plain": "text/plain;version=1.0.0;escaping=allow-utf-8",
+}
+
+
+@pytest.fixture(params=FORMATS)
+def encode(request: pytest.FixtureRequest) -> Encode:
+    found: Encode = choose_encoder(FORMATS[request.param])[0]
+    return found
+
+
+class Host(Collector):
+    """What a test says of VMs, and of what has no labels."""
+
+    def __init__(self, held: Mapping[str, float], seconds: float = 0.25) -> None:
+        self._held = held
+        self._seconds = seconds
+
+    def collect(self) -> Iterable[Metric]:
+        held = GaugeMetricFamily("held_bytes", "Bytes.", labels=("name", "cache"))
+        moved = CounterMetricFamily("moved_bytes", "Bytes.", labels=("name",))
+        for name, value in self._held.items():
+            held.add_metric([name, "0"], value)
+            moved.add_metric([name], 2 * value)
+        passes = HistogramMetricFamily("pass_seconds", "Seconds.")
+        passes.add_metric([], [("0.1", 3), ("+Inf", 4)], self._seconds)
+        yield from (held, moved, passes, GaugeMetricFamily("up", "Whether it is up.", True))
+        yield InfoMetricFamily("it", "What it is.", {"version": "1.0"})
+
+
+class Counted:
+    """The library's function, with a count of its calls."""
+
+    def __init__(self, encode: Encode) -> None:
+        self._encode = encode
+        self.calls = 0
+
+    def __call__(self, collector: Collector) -> bytes:
+        self.calls += 1
+        return self._encode(collector)
+
+
+SCRAPES: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
+    "other values": ({"a": 1, "b": 2.5}, {"a": 12345678901, "b": 0.0}),
+    "values that are no usual numbers": ({"a": 1, "b": 1}, {"a": math.inf, "b": math.nan}),
+    "another VM": ({"a": 1}, {"a": 2, "b": 3}),
+    "another VM in the place of one": ({"a": 1, "b": 2}, {"c": 3, "b": 4}),
+    "a VM less": ({"a": 1, "b": 2}, {"b": 3}),
+    "no VM": ({"a": 1}, {}),
+    "a first VM": ({}, {"a": 1}),
+    "names with all that ends a line or a label": (
+        {'a "b" 1': 1, "c\nd 2": 2, "e\u2028f\x0b\r 3": 3, "g\\": 4, "": 5},
+        {'a "b" 1': 6, "c\nd 2": 7, "e\u2028f\x0b\r 3": 8, "g\\": 9, "": 10},
+    ),
+}
+
+
+@pytest.mark.parametrize("scrapes", SCRAPES.values(), ids=SCRAPES)
+def test_each_scrape_is_what_the_library_writes(
+    encode: Encode, scrapes: tuple[Mapping[str, float], Mapping[str, float]]
+) -> None:
+    known = KnownLines(encode)
+    before, after = scrapes
+    for host in (Host(before), Host(after, seconds=2.0), Host(before)):
+        assert known.text(host) == encode(host)
+
+
+def test_what_has_the_same_labels_is_not_written_by_the_library_again(encode: Encode) -> None:
+    counted = Counted(encode)
+    known = KnownLines(counted)
+    known.text(Host({"a": 1, "b": 2}))
+    calls = counted.calls
+    known.text(Host({"a": 3, "b": 4}))
+    assert counted.calls == calls
+    known.text(Host({"a": 3, "c": 4}))
+    assert counted.calls == calls + 2, "the two metrics of VMs"
+
+
+def test_a_value_that_is_none_is_refused_as_the_library_does(encode: Encode) -> None:
+    known, broken = KnownLines(encode), Host({"a": "no number"})  # type: ignore[dict-item]
+    known.text(Host({"a": 1}))
+    with pytest.raises(ValueError, match="no number") as found:
+        known.text(broken)
+    with pytest.raises(ValueError, match="no number") as expected:
+        encode(broken)
+    assert str(found.value) == str(expected.value)
+    assert known.text(Host({"a": 2})) == encode(Host({"a": 2}))
