@@ -246,7 +246,7 @@ class MinuteHistory:
 
         What packages counted is taken over even if none of it has been read since: that comes with the first sweep.
         """
-        vms = {uuid: _mostly_packed(earlier.series, track) for uuid, track in earlier.vms.items()}
+        vms = {uuid: _packed(earlier.series, track) for uuid, track in earlier.vms.items()}
         with self._lock:
             self._widen(tuple(name for name in PACKAGES if name in earlier.series))
             before = len(earlier.times)
@@ -255,21 +255,25 @@ class MinuteHistory:
             for past in self._pasts.values():
                 past.last += before
             for uuid, track in vms.items():
-                rows, last = _as_ours(self._series, earlier.series, track.rows), before - track.missed
-                past = self._pasts.get(uuid)
-                if past is None:
-                    if len(self._pasts) < MOST_VMS:
-                        # Minutes that were packed before are no more all due at once.
-                        following = HOUR if earlier.vms[uuid].pieces else self._piece_of_next()
-                        self._pasts[uuid] = _Past(list(track.pieces), rows, last, following)
-                    continue
-                had = sum(piece.minutes for piece in past.pieces) + len(past.rows) // width(self._series)
-                rows += _nothing(self._series, past.last - had - last)
-                if past.pieces:
-                    between = [pack(self._series, rows)] if rows else []
-                    past.pieces = [*track.pieces, *between, *past.pieces]
-                else:
-                    past.pieces, past.rows = list(track.pieces), rows + past.rows
+                rows = _as_ours(self._series, earlier.series, track.rows)
+                # Of VMs that were packed before, not all are due at once any more.
+                following = HOUR if earlier.vms[uuid].pieces else self._piece_of_next()
+                self._lay_before(uuid, _Past(list(track.pieces), rows, before - track.missed, following))
+
+    def _lay_before(self, uuid: str, earlier: _Past) -> None:
+        """Remember of a VM what an agent before this one did."""
+        past = self._pasts.get(uuid)
+        if past is None:
+            if len(self._pasts) < MOST_VMS:
+                self._pasts[uuid] = earlier
+            return
+        had = sum(piece.minutes for piece in past.pieces) + len(past.rows) // width(self._series)
+        rows = earlier.rows + _nothing(self._series, past.last - had - earlier.last)
+        if past.pieces:
+            between = [pack(self._series, rows)] if rows else []
+            past.pieces = [*earlier.pieces, *between, *past.pieces]
+        else:
+            past.pieces, past.rows = earlier.pieces, rows + past.rows
 
     def _widen(self, further: tuple[str, ...]) -> None:
         series = (*self._series, *(name for name in further if name not in self._series))
@@ -347,13 +351,14 @@ def _rows(
     return found + _nothing(series, count - last)
 
 
-def _mostly_packed(series: tuple[str, ...], track: PackedTrack) -> PackedTrack:
-    """The same minutes, of which the last hour and no more than another one is not packed."""
-    wide, rows, pieces = width(series), track.rows, list(track.pieces)
-    while len(rows) > 2 * HOUR * wide:
-        pieces.append(pack(series, rows[: HOUR * wide]))
-        rows = rows[HOUR * wide :]
-    return PackedTrack(pieces, rows, track.missed)
+def _packed(series: tuple[str, ...], track: PackedTrack) -> PackedTrack:
+    """The same minutes; where none of them is packed, all but the last hour are."""
+    if track.pieces:
+        return track
+    row, old, pieces = width(series), len(track.rows) - HOUR * width(series), []
+    for begin in range(0, old, HOUR * row):
+        pieces.append(pack(series, track.rows[begin : min(begin + HOUR * row, old)]))
+    return PackedTrack(pieces, track.rows[max(old, 0) :], track.missed)
 
 
 def _nothing(series: tuple[str, ...], minutes: int) -> array[float]:

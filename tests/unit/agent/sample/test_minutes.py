@@ -296,16 +296,20 @@ def test_what_is_older_than_an_hour_is_packed_and_told_as_before() -> None:
     assert value(made.copy(60.0 * 299), "a", "total", "least") == [2990]
 
 
-def test_not_all_vms_are_packed_in_the_same_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", [0, 40, 300, 310])
+def test_not_all_vms_are_packed_in_the_same_minute(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
     packed: list[int] = []
+    made = MinuteHistory(DAY)
+    # As the first format of the file has them.
+    tracks = {str(vm): PackedTrack((), array("f", [1.0]) * (before * width(SERIES))) for vm in range(20) if before}
+    made.restore(PackedMinutes(SERIES, array("q", range(0, 60 * before, 60)), tracks))
 
     def counting(series: tuple[str, ...], rows: array[float]) -> Piece:
         packed.append(minute)
         return pack(series, rows)
 
     monkeypatch.setattr(minutes, "pack", counting)
-    made = MinuteHistory(DAY)
-    for minute in range(1000):
+    for minute in range(before, before + 1000):
         made.add(60.0 * minute, {str(vm): sample(minute) for vm in range(20)})
     assert max(map(packed.count, packed)) == 1
 

@@ -127,7 +127,7 @@ def file_of_first(header: Any, body: bytes = b"") -> bytes:
 
 
 ROW = 4 * width(SERIES)
-GOOD = {"byteorder": sys.byteorder, "series": [list(SERIES)], "minutes": 1, "vms": {}}
+GOOD: dict[str, Any] = {"byteorder": sys.byteorder, "series": [list(SERIES)], "minutes": 1, "vms": {}}
 GOOD_FIRST = {**GOOD, "series": list(SERIES)}
 TIME = (60).to_bytes(8, sys.byteorder)
 PIECE = pack(SERIES, array("f", [1.0]) * width(SERIES))
