@@ -99,7 +99,7 @@ def run() -> Iterator[Figure]:
             def start(number: int) -> str:
                 domain = vms.define(connection, standing(number, VCPUS))
                 domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-                return domain.UUIDString()
+                return str(domain.UUIDString())
 
             # There is no class for an eighth one that has ways of its own.
             uuids = list(pool.map(start, range(1, VMS + 1)))
