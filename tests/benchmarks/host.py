@@ -2,7 +2,7 @@
 """A host to measure the agent on: a private libvirtd with VMs that stand by, on the simulator.
 
 The agent has the priority that its unit gives it. What the simulator does is the kernel's part of the agent's calls,
-so it has the same one.
+so it has the same one. The gateway has as many arenas of malloc as its unit gives it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from tools.lab.simulator import Simulator
 from tools.lab.workspace import CHECKOUT, Workspace
 
 UNIT = CHECKOUT / "etc/systemd/vmqos-agent.service"
+GATEWAYS_UNIT = CHECKOUT / "etc/systemd/vmqos-gateway.service"
+ARENAS = "MALLOC_ARENA_MAX"
+"""A variable of the environment: mallopt(3)."""
 EXCLUSIVE = 8
 """How many of the VMs that stand by have a way for themselves; the others ask for nothing."""
 
@@ -82,9 +85,22 @@ def niceness() -> int:
     return unit.getint("Service", "Nice")
 
 
+@contextlib.contextmanager
+def _arenas() -> Iterator[None]:
+    """What is started meanwhile has as many arenas as the gateway's unit says."""
+    prefix = f"Environment={ARENAS}="
+    (most,) = (line for line in GATEWAYS_UNIT.read_text().splitlines() if line.startswith(prefix))
+    os.environ[ARENAS] = most.removeprefix(prefix)
+    try:
+        yield
+    finally:
+        del os.environ[ARENAS]
+
+
 def _launch(start: Launch, module: str, arguments: Sequence[str], log: Path) -> Program:
     """Start a program; the agent has its priority before it has more threads than one."""
-    program = start(module, arguments, log)
+    with _arenas() if module == "vmqos.gateway.main" else contextlib.nullcontext():
+        program = start(module, arguments, log)
     if module == "vmqos.agent.main":
         os.setpriority(os.PRIO_PROCESS, program.pid, niceness())
     return program

@@ -21,6 +21,9 @@ PACKAGES = ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls")
 """What the processor's packages count of a VM, where they do: the power of the cores, and shares of the cycles. A VM
 that did not run has no such shares."""
 
+STATISTICS = ("least", "mean", "greatest")
+"""What is remembered of each series in a minute."""
+
 Sample = tuple[float | None, ...]
 """One value, or none, for each of a history's series; of the last ones there may be no value at all."""
 

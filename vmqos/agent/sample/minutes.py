@@ -10,20 +10,19 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Self
 
-from vmqos.agent.sample.history import PACKAGES, SERIES, Sample
+from vmqos.agent.sample.history import PACKAGES, SERIES, STATISTICS, Sample
+from vmqos.agent.sample.piece import HOUR, Piece, pack, unpack, width
 
 MINUTE = 60
 """Seconds."""
 
 DAY = 1440
 """Minutes that are remembered at most."""
-
-STATISTICS = ("least", "mean", "greatest")
 
 MOST_GONE = 100
 """How many VMs are remembered that are gone; the one that went first is forgotten first."""
@@ -64,12 +63,48 @@ class Minutes:
     vms: Mapping[str, Track]
 
 
-@dataclass(slots=True)
-class _Ring:
-    """The memory of one VM; ``last`` is the number of minutes that had ended when the VM was last read."""
+@dataclass(frozen=True, slots=True)
+class PackedTrack:
+    """One VM's minutes as they are kept, from the first one in which it was read to the last one.
 
+    :ivar pieces: the oldest minutes, the oldest piece first.
+    :ivar rows: the minutes after these, as in :class:`Track`.
+    :ivar missed: as in :class:`Track`.
+    """
+
+    pieces: Sequence[Piece]
+    rows: array[float]
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackedMinutes:
+    """What is remembered, as it is kept.
+
+    :ivar series: as in :class:`Minutes`; pieces may have others.
+    :ivar times: as in :class:`Minutes`.
+    :ivar vms: by UUID.
+    """
+
+    series: tuple[str, ...]
+    times: array[int]
+    vms: Mapping[str, PackedTrack]
+
+
+@dataclass(slots=True)
+class _Past:
+    """What is remembered of one VM, without a gap.
+
+    :ivar pieces: the oldest minutes, the oldest piece first.
+    :ivar rows: the minutes after these: those of the last hour, and up to an hour more.
+    :ivar last: how many minutes had ended when the VM was last read; ``rows`` ends there.
+    :ivar next: how many minutes the next piece will have.
+    """
+
+    pieces: list[Piece]
     rows: array[float]
     last: int
+    next: int
 
 
 @dataclass(slots=True)
@@ -123,29 +158,32 @@ class _Running:
 
 
 class MinuteHistory:
-    """A ring of minutes for each VM; every method may be called from any thread.
+    """The last minutes of each VM; every method may be called from any thread.
 
     A minute ends with the first sample of another one, by the wall clock. A clock that is set back begins a minute that
     was there before: it is remembered once more, and the earlier one stays.
 
-    :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each takes 12 bytes for each series of each VM.
+    What is older than an hour is packed (:mod:`vmqos.agent.sample.piece`), and unpacked when a client asks for it.
+
+    :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each of the last 60 to 120 takes 12 bytes for
+        each series of each VM, and each earlier one 9 where all numbers are noise, and next to nothing where none
+        changes.
     :param series: what a sample has.
     """
 
     def __init__(self, capacity: int, series: tuple[str, ...] = SERIES) -> None:
         self.capacity = capacity
         self._series = series
-        self._width = len(series) * len(STATISTICS)
         self._lock = threading.Lock()
         self._count = 0
-        self._times = array("q", [0]) * capacity
-        self._rings: dict[str, _Ring] = {}
+        self._times = array("q")
+        self._pasts: dict[str, _Past] = {}
         self._minute: int | None = None
         self._running: dict[str, _Running] = {}
 
     @property
     def count(self) -> int:
-        """How many minutes have ended so far."""
+        """How many minutes have ended so far, with those that were taken over."""
         return self._count
 
     def add(self, when: float, samples: Mapping[str, Sample]) -> None:
@@ -172,84 +210,160 @@ class MinuteHistory:
             self._widen(further)
 
     def copy(self, since: float = -math.inf, uuids: Collection[str] | None = None) -> Minutes:
-        """The first minute that began at ``since`` or later, and all minutes after it.
+        """The first minute that began at ``since`` or later, and all minutes after it, with nothing packed.
+
+        A day of one VM takes some milliseconds of CPU, in which the lock is not held.
 
         :param uuids: the VMs that are asked for; all of them if ``None``.
         """
         with self._lock:
-            return self._copy(since, uuids)
+            series, count = self._series, self._count
+            begin = count - len(self._times)
+            first = next((number for number in range(begin, count) if self._times[number - begin] >= since), count)
+            times = self._times[first - begin :]
+            found = {
+                uuid: (past.last, past.rows[:], past.pieces[:])
+                for uuid, past in self._pasts.items()
+                if past.last > first and (uuids is None or uuid in uuids)
+            }
+        vms = {
+            uuid: Track(_rows(series, last, rows, pieces, first, count), count - last)
+            for uuid, (last, rows, pieces) in found.items()
+        }
+        return Minutes(series, times, vms)
 
-    def restore(self, earlier: Minutes) -> None:
+    def packed(self) -> PackedMinutes:
+        """All that is remembered."""
+        with self._lock:
+            vms = {
+                uuid: PackedTrack(past.pieces[:], past.rows[:], self._count - past.last)
+                for uuid, past in self._pasts.items()
+            }
+            return PackedMinutes(self._series, self._times[:], vms)
+
+    def restore(self, earlier: PackedMinutes) -> None:
         """Take over what was remembered before the agent started; it lies before all minutes that ended since then.
 
         What packages counted is taken over even if none of it has been read since: that comes with the first sweep.
         """
+        vms = {uuid: _packed(earlier.series, track) for uuid, track in earlier.vms.items()}
         with self._lock:
             self._widen(tuple(name for name in PACKAGES if name in earlier.series))
-            now = self._copy(-math.inf, None)
-            times = (earlier.times + now.times)[-self.capacity :]
-            had, count = len(times) - len(now.times), len(times)
-            nothing = array("f", [math.nan])
-            for uuid in [*now.vms, *(earlier.vms.keys() - now.vms.keys())][:MOST_VMS]:
-                before, after = earlier.vms.get(uuid), now.vms.get(uuid)
-                rows = nothing * (self._width * had)
-                if before is not None and had:
-                    rows = _as_ours(self._series, earlier.series, before.rows)[-self._width * had :]
-                rows += after.rows if after is not None else nothing * (self._width * len(now.times))
-                last = count - after.missed if after is not None else had - before.missed if before is not None else 0
-                self._rings[uuid] = _Ring(rows + nothing * (self._width * (self.capacity - count)), last)
-            self._times = times + array("q", [0]) * (self.capacity - count)
-            self._count = count
+            before = len(earlier.times)
+            self._count += before
+            self._times = (earlier.times + self._times)[-self.capacity :]
+            for past in self._pasts.values():
+                past.last += before
+            for uuid, track in vms.items():
+                rows = _as_ours(self._series, earlier.series, track.rows)
+                # Of VMs that were packed before, not all are due at once any more.
+                following = HOUR if earlier.vms[uuid].pieces else self._piece_of_next()
+                self._lay_before(uuid, _Past(list(track.pieces), rows, before - track.missed, following))
+
+    def _lay_before(self, uuid: str, earlier: _Past) -> None:
+        """Remember of a VM what an agent before this one did."""
+        past = self._pasts.get(uuid)
+        if past is None:
+            if len(self._pasts) < MOST_VMS:
+                self._pasts[uuid] = earlier
+            return
+        had = sum(piece.minutes for piece in past.pieces) + len(past.rows) // width(self._series)
+        rows = earlier.rows + _nothing(self._series, past.last - had - earlier.last)
+        if past.pieces:
+            between = [pack(self._series, rows)] if rows else []
+            past.pieces = [*earlier.pieces, *between, *past.pieces]
+        else:
+            past.pieces, past.rows = earlier.pieces, rows + past.rows
 
     def _widen(self, further: tuple[str, ...]) -> None:
         series = (*self._series, *(name for name in further if name not in self._series))
-        for ring in self._rings.values():
-            ring.rows = _as_ours(series, self._series, ring.rows)
+        for past in self._pasts.values():
+            past.rows = _as_ours(series, self._series, past.rows)
         for running in self._running.values():
             running.widen(len(series) - len(self._series))
-        self._series, self._width = series, len(series) * len(STATISTICS)
+        self._series = series
 
-    def _copy(self, since: float, uuids: Collection[str] | None) -> Minutes:
-        numbers = range(max(0, self._count - self.capacity), self._count)
-        first = next((number for number in numbers if self._times[number % self.capacity] >= since), self._count)
-        vms = {
-            uuid: Track(self._from(ring.rows, first, self._width), self._count - ring.last)
-            for uuid, ring in self._rings.items()
-            if ring.last > first and (uuids is None or uuid in uuids)
-        }
-        return Minutes(self._series, self._from(self._times, first, 1), vms)
+    def _piece_of_next(self) -> int:
+        """Minutes of the first piece of a VM that comes now.
 
-    def _from(self, ring: array, first: int, width: int) -> array:  # type: ignore[type-arg]
-        """What a ring has of minute number ``first`` and those after it, the oldest first."""
-        if first == self._count:
-            return ring[:0]
-        begin, end = width * (first % self.capacity), width * (self._count % self.capacity)
-        return ring[begin:end] if begin < end else ring[begin:] + ring[:end]
+        Some VMs have fewer than others, so that not all of them are packed in the same minute of each hour.
+        """
+        return HOUR - len(self._pasts) % HOUR
 
     def _end(self, minute: int) -> None:
-        """Put the minute that runs into the rings."""
-        slot = self._count % self.capacity
+        """Remember the minute that runs."""
         self._count += 1
-        self._times[slot] = minute
-        nothing = array("f", [math.nan]) * self._width
-        for uuid in self._running.keys() - self._rings.keys():
-            if len(self._rings) < MOST_VMS:
-                self._rings[uuid] = _Ring(nothing * self.capacity, 0)
-        for uuid, ring in self._rings.items():
-            running = self._running.get(uuid)
-            if running is not None:
-                ring.last = self._count
-            row = running.row() if running is not None else nothing
-            ring.rows[self._width * slot : self._width * (slot + 1)] = row
+        self._times.append(minute)
+        del self._times[: -self.capacity]
+        for uuid, running in self._running.items():
+            past = self._pasts.get(uuid)
+            if past is None:
+                if len(self._pasts) >= MOST_VMS:
+                    continue
+                past = self._pasts[uuid] = _Past([], array("f"), self._count - 1, self._piece_of_next())
+            past.rows += _nothing(self._series, self._count - 1 - past.last)
+            past.rows += running.row()
+            past.last = self._count
+            self._pack(past)
         self._running.clear()
         self._forget()
 
+    def _pack(self, past: _Past) -> None:
+        """Pack what is older than an hour, once it is enough for a piece."""
+        wide = width(self._series)
+        while len(past.rows) >= (HOUR + past.next) * wide:
+            past.pieces.append(pack(self._series, past.rows[: past.next * wide]))
+            past.rows = past.rows[past.next * wide :]
+            past.next = HOUR
+
     def _forget(self) -> None:
-        """Forget the VMs of which no minute is left, and those that went first where too many are gone."""
-        gone = sorted((ring.last, uuid) for uuid, ring in self._rings.items() if ring.last < self._count)
+        """Forget what is too old, and the VMs that went first where too many are gone."""
+        oldest = self._count - self.capacity
+        gone = sorted((past.last, uuid) for uuid, past in self._pasts.items() if past.last < self._count)
         for at, (last, uuid) in enumerate(gone):
-            if last <= self._count - self.capacity or at < len(gone) - MOST_GONE:
-                del self._rings[uuid]
+            if last <= oldest or at < len(gone) - MOST_GONE:
+                del self._pasts[uuid]
+        for past in self._pasts.values():
+            begin = past.last - len(past.rows) // width(self._series) - sum(piece.minutes for piece in past.pieces)
+            while past.pieces and begin + past.pieces[0].minutes <= oldest:
+                begin += past.pieces.pop(0).minutes
+
+
+def _rows(
+    series: tuple[str, ...], last: int, rows: array[float], pieces: Sequence[Piece], first: int, count: int
+) -> array[float]:
+    """One VM's rows of the minutes from number ``first`` up to ``count``.
+
+    :param last: how many minutes had ended with the last one of ``rows``.
+    :param pieces: the minutes before ``rows``.
+    """
+    wide = width(series)
+    begin, parts = last - len(rows) // wide, [rows]
+    for piece in reversed(pieces):
+        if begin <= first:
+            break
+        parts.append(_as_ours(series, piece.series, unpack(piece)))
+        begin -= piece.minutes
+    found = _nothing(series, begin - first)
+    for part in reversed(parts):
+        found += part
+    del found[: (first - begin) * wide if first > begin else 0]
+    return found + _nothing(series, count - last)
+
+
+def _packed(series: tuple[str, ...], track: PackedTrack) -> PackedTrack:
+    """The same minutes; where none of them is packed, all but the last hour are."""
+    if track.pieces:
+        return track
+    row, old, pieces = width(series), len(track.rows) - HOUR * width(series), []
+    for begin in range(0, old, HOUR * row):
+        pieces.append(pack(series, track.rows[begin : min(begin + HOUR * row, old)]))
+    return PackedTrack(pieces, track.rows[max(old, 0) :], track.missed)
+
+
+def _nothing(series: tuple[str, ...], minutes: int) -> array[float]:
+    """Rows of so many minutes in which nothing was read; none if it is less than 0."""
+    return array("f", [math.nan]) * (minutes * width(series))
 
 
 def _as_ours(ours: tuple[str, ...], theirs: tuple[str, ...], rows: array[float]) -> array[float]:

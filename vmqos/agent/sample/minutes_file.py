@@ -5,7 +5,9 @@ It is no database and no truth. The truth lives in resctrl and libvirt; what is 
 may read it, and an agent without it lacks nothing but the past: a damaged file is told, and left alone.
 
 It is a line that names the format, the length of a header (four bytes, the greatest first), the header (JSON), when
-each minute began (64-bit integers), the rows of each VM in the header's order (32-bit floats), and a CRC-32 of it all.
+each minute began (64-bit integers), for each VM in the header's order what its pieces were packed to and the rows that
+are in none (32-bit floats), and a CRC-32 of it all. In the first format there are no pieces, and each VM has a row for
+each minute: such a file is read, too.
 """
 
 from __future__ import annotations
@@ -20,24 +22,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
-from vmqos.agent.sample.minutes import DAY, MOST_VMS, STATISTICS, Minutes, Track
+from vmqos.agent.sample.minutes import DAY, MOST_VMS, PackedMinutes, PackedTrack
+from vmqos.agent.sample.piece import HOUR, Piece, check, width
 
-FORMAT = b"vmqos minutes 1\n"
+FORMAT = b"vmqos minutes 2\n"
 
-LONGEST_HEADER = 1 << 16
-"""Bytes: a VM takes some fifty."""
+FIRST_FORMAT = b"vmqos minutes 1\n"
 
-_MOST_SERIES = len(SERIES + EXECUTED + PACKAGES)
+LONGEST_HEADER = 1 << 20
+"""Bytes: a VM takes some four hundred."""
 
-LONGEST = len(FORMAT) + 8 + LONGEST_HEADER + DAY * (8 + MOST_VMS * 4 * len(STATISTICS) * _MOST_SERIES)
-"""Bytes of a file that is read."""
+_KEPT = DAY + HOUR
+"""Minutes: the oldest piece is kept until all of it is too old."""
+
+LONGEST = len(FORMAT) + 8 + LONGEST_HEADER + _KEPT * (8 + MOST_VMS * (1 + 4 * width(SERIES + EXECUTED + PACKAGES)))
+"""Bytes of a file that is read. What zlib can't make smaller grows by less than a byte for each minute."""
 
 
 class UnusableFile(Exception):
     """It is not what :func:`write` wrote, or what another version of it wrote."""
 
 
-def write(path: str, minutes: Minutes) -> None:
+def write(path: str, minutes: PackedMinutes) -> None:
     """Replace the file: it is the old one or the new one at any moment. Only its owner may read it.
 
     :raises OSError: if it can't be written.
@@ -61,29 +67,42 @@ def write(path: str, minutes: Minutes) -> None:
         raise
 
 
-def read(path: str) -> Minutes:
+def read(path: str) -> PackedMinutes:
     """What the file has.
 
     :raises OSError: if it can't be read.
     :raises UnusableFile: if it has something else.
     """
     content = _content(path)
-    if content[: len(FORMAT)] != FORMAT:
+    parse = {FORMAT: _parse, FIRST_FORMAT: _parse_first}.get(bytes(content[: len(FORMAT)]))
+    if parse is None:
         raise UnusableFile("it has another format")
     if zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "big"):
         raise UnusableFile("its checksum is wrong")
     try:
-        return _parse(content[len(FORMAT) : -4])
+        return parse(content[len(FORMAT) : -4])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnusableFile(f"its header is none of ours: {type(error).__name__}") from error
 
 
-def _parts(minutes: Minutes) -> Iterator[bytes]:
+def _parts(minutes: PackedMinutes) -> Iterator[bytes]:
+    # There are few lists of series: the names are written once.
+    lists = {minutes.series: 0}
+    for track in minutes.vms.values():
+        for piece in track.pieces:
+            lists.setdefault(piece.series, len(lists))
     header = {
         "byteorder": sys.byteorder,
-        "series": minutes.series,
+        "series": list(lists),
         "minutes": len(minutes.times),
-        "vms": {uuid: track.missed for uuid, track in minutes.vms.items()},
+        "vms": {
+            uuid: {
+                "missed": track.missed,
+                "rows": len(track.rows) // width(minutes.series),
+                "pieces": [(lists[piece.series], piece.minutes, len(piece.packed)) for piece in track.pieces],
+            }
+            for uuid, track in minutes.vms.items()
+        },
     }
     text = json.dumps(header).encode()
     yield FORMAT
@@ -91,6 +110,8 @@ def _parts(minutes: Minutes) -> Iterator[bytes]:
     yield text
     yield minutes.times.tobytes()
     for track in minutes.vms.values():
+        for piece in track.pieces:
+            yield piece.packed
         yield track.rows.tobytes()
 
 
@@ -105,20 +126,61 @@ def _content(path: str) -> memoryview:
         return memoryview(file.read(status.st_size))
 
 
-def _parse(body: memoryview) -> Minutes:
-    length = int.from_bytes(body[:4], "big")
-    if length > LONGEST_HEADER:
-        raise ValueError
-    header = json.loads(bytes(body[4 : 4 + length]))
-    series, count, vms = tuple(header["series"]), int(header["minutes"]), header["vms"]
-    for_times, for_rows = 8 * count, 4 * count * len(series) * len(STATISTICS)
-    at = 4 + length
-    if header["byteorder"] != sys.byteorder or count < 0 or len(body) != at + for_times + for_rows * len(vms):
-        raise ValueError
-    times = array("q", body[at : at + for_times].tobytes())
-    at += for_times
+class _Body:
+    """The header of a file, and what comes after it."""
+
+    def __init__(self, body: memoryview) -> None:
+        length = int.from_bytes(body[:4], "big")
+        if length > LONGEST_HEADER:
+            raise ValueError
+        self.header = json.loads(bytes(body[4 : 4 + length]))
+        if self.header["byteorder"] != sys.byteorder:
+            raise ValueError
+        self._rest = body[4 + length :]
+
+    def take(self, length: int) -> bytes:
+        """The next bytes."""
+        if not 0 <= length <= len(self._rest):
+            raise ValueError
+        taken, self._rest = bytes(self._rest[:length]), self._rest[length:]
+        return taken
+
+    def end(self) -> None:
+        """Refuse further bytes."""
+        if self._rest:
+            raise ValueError
+
+
+def _parse(content: memoryview) -> PackedMinutes:
+    body = _Body(content)
+    lists = [tuple(names) for names in body.header["series"]]
+    times = array("q", body.take(8 * int(body.header["minutes"])))
     tracks = {}
-    for uuid, missed in vms.items():
-        tracks[uuid] = Track(array("f", body[at : at + for_rows].tobytes()), int(missed))
-        at += for_rows
-    return Minutes(series, times, tracks)
+    for uuid, track in body.header["vms"].items():
+        pieces = [Piece(lists[at], int(minutes), body.take(length)) for at, minutes, length in track["pieces"]]
+        for piece in pieces:
+            if not 0 < piece.minutes <= 2 * _KEPT:
+                raise ValueError
+            check(piece)
+        rows = array("f", body.take(4 * width(lists[0]) * track["rows"]))
+        tracks[uuid] = PackedTrack(pieces, rows, _missed(track["missed"], len(times)))
+    body.end()
+    return PackedMinutes(lists[0], times, tracks)
+
+
+def _parse_first(content: memoryview) -> PackedMinutes:
+    body = _Body(content)
+    series, count = tuple(body.header["series"]), int(body.header["minutes"])
+    times = array("q", body.take(8 * count))
+    tracks = {}
+    for uuid, missed in body.header["vms"].items():
+        rows = array("f", body.take(4 * count * width(series)))
+        tracks[uuid] = PackedTrack((), rows[: (count - _missed(missed, count)) * width(series)], missed)
+    body.end()
+    return PackedMinutes(series, times, tracks)
+
+
+def _missed(minutes: int, count: int) -> int:
+    if not 0 <= minutes <= count:
+        raise ValueError
+    return int(minutes)

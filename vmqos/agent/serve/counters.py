@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 
-from vmqos.agent.sample.history import Past
-from vmqos.agent.sample.minutes import MINUTE, STATISTICS, Minutes
+from vmqos.agent.sample.history import STATISTICS, Past
+from vmqos.agent.sample.minutes import MINUTE, Minutes
 from vmqos.agent.sample.sampler import Measured
 from vmqos.group_names import Owner, owner_of
 from vmqos.local_api import contract
@@ -117,7 +117,7 @@ def minutes(past: Minutes) -> contract.HistoryOfMinutes:
 
     def of(rows: Sequence[float], at: int) -> contract.Minutes:
         least, mean, greatest = (
-            [_shown(number) for number in rows[which * len(past.series) + at :: width]]
+            [shown(number) for number in rows[which * len(past.series) + at :: width]]
             for which in range(len(STATISTICS))
         )
         return {"least": least, "mean": mean, "greatest": greatest}
@@ -126,7 +126,8 @@ def minutes(past: Minutes) -> contract.HistoryOfMinutes:
     return {"resolution": MINUTE, "times": list(past.times), "vms": vms}
 
 
-def _shown(number: float) -> float | None:
+def shown(number: float) -> float | None:
+    """What is told of a number that is remembered; ``None`` where it is no finite one."""
     if not math.isfinite(number):
         return None
     # The numbers are remembered with seven digits.

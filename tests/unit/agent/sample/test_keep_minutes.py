@@ -61,7 +61,7 @@ def test_it_is_written_while_the_agent_runs(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_new_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmqos.agent.sample.keep_minutes.INTERVAL", 0.01)
     path = tmp_path / "minutes"
-    minutes_file.write(str(path), remembered({"a": 1}).copy())
+    minutes_file.write(str(path), remembered({"a": 1}).packed())
     before = path.stat().st_ino
     history = MinuteHistory(5)
     with keeping(history, path):

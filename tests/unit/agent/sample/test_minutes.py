@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_history import sample
 from vmqos.agent.sample import minutes
-from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
-from vmqos.agent.sample.minutes import MOST_GONE, STATISTICS, MinuteHistory, Minutes, Track
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, STATISTICS
+from vmqos.agent.sample.minutes import DAY, MOST_GONE, MinuteHistory, Minutes, PackedMinutes, PackedTrack
+from vmqos.agent.sample.piece import HOUR, Piece, pack, width
 
 WIDTH = len(SERIES) * len(STATISTICS)
 
@@ -127,7 +128,7 @@ def test_no_capacity_remembers_nothing() -> None:
 
 
 def test_what_was_remembered_before_a_restart_lies_before_what_came_since() -> None:
-    earlier = remembered({"a": 1, "gone": 9}, {"a": 2}).copy()
+    earlier = remembered({"a": 1, "gone": 9}, {"a": 2}).packed()
     made = MinuteHistory(5)
     for second in (600.0, 660.0):
         made.add(second, {"a": sample(3), "new": sample(4)})
@@ -144,7 +145,7 @@ def test_what_was_remembered_before_a_restart_lies_before_what_came_since() -> N
 
 @pytest.mark.parametrize("since", [0, 1, 3])
 def test_more_is_restored_than_there_is_room_for(since: int) -> None:
-    earlier = remembered(*({"a": number} for number in range(5))).copy()
+    earlier = remembered(*({"a": number} for number in range(5))).packed()
     made = MinuteHistory(3)
     for minute in range(100, 101 + since):
         made.add(60.0 * minute, {"a": sample(minute)})
@@ -159,7 +160,7 @@ def test_more_is_restored_than_there_is_room_for(since: int) -> None:
 def test_an_agent_with_other_series_leaves_those_that_are_known() -> None:
     rows = array("f", [1, 2, 10, 20, 100, 200])
     made = MinuteHistory(5)
-    made.restore(Minutes(("unknown", "total"), array("q", [60]), {"a": Track(rows)}))
+    made.restore(PackedMinutes(("unknown", "total"), array("q", [60]), {"a": PackedTrack((), rows)}))
     past = made.copy()
     assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[2], [20], [200]]
     assert value(past, "a", "llc_occupancy", "mean") == [None]
@@ -174,17 +175,24 @@ STEPS = st.lists(
 )
 
 
-@given(capacity=st.integers(1, 6), steps=STEPS)
+@given(capacity=st.integers(1, 8), hour=st.integers(1, 4), steps=STEPS)
 def test_whatever_the_clock_does_the_last_minutes_are_what_was_read_in_them(
-    capacity: int, steps: list[tuple[int | str, dict[str, int]]]
+    capacity: int, hour: int, steps: list[tuple[int | str, dict[str, int]]]
 ) -> None:
+    # An hour of few minutes has pieces packed.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minutes, "HOUR", hour)
+        go_through(capacity, steps)
+
+
+def go_through(capacity: int, steps: list[tuple[int | str, dict[str, int]]]) -> None:
     made, now = MinuteHistory(capacity), 6000.0
     # The minutes that have ended, and the one that runs: when it began, and the numbers of each VM.
     ended: list[tuple[int, dict[str, list[int]]]] = []
     runs: tuple[int, dict[str, list[int]]] | None = None
     for step, numbers in steps:
         if isinstance(step, str):
-            made, before = MinuteHistory(capacity), made.copy()
+            made, before = MinuteHistory(capacity), made.packed()
             made.restore(before)
             runs = None
             continue
@@ -233,7 +241,7 @@ def test_an_agent_that_begins_or_ends_to_count_more_keeps_what_was_remembered(
         earlier.add(second, {"a": executed(second)[: len(before)]})
     for second in (600.0, 660.0):
         made.add(second, {"a": executed(second)[: len(now)]})
-    made.restore(earlier.copy())
+    made.restore(earlier.packed())
     past = made.copy()
     assert (past.series, list(past.times)) == (now, [0, 60, 600])
     assert value(past, "a", "total", "greatest") == [0, 600, 6000]
@@ -264,7 +272,7 @@ def test_what_packages_counted_before_a_restart_is_kept_though_nothing_has_been_
     earlier, made = MinuteHistory(5, SERIES + PACKAGES), MinuteHistory(5, SERIES + EXECUTED)
     for second in (0.0, 60.0, 120.0):
         earlier.add(second, {"a": counted(second)})
-    made.restore(earlier.copy())
+    made.restore(earlier.packed())
     made.widen(PACKAGES)
     for second in (180.0, 240.0):
         made.add(second, {"a": (*executed(second), 30.0, None, None, None)})
@@ -272,3 +280,83 @@ def test_what_packages_counted_before_a_restart_is_kept_though_nothing_has_been_
     assert past.series == SERIES + EXECUTED + PACKAGES
     assert value(past, "a", "core_watts", "mean") == [0, 7.5, 30]
     assert value(past, "a", "instructions", "mean") == [None, None, 18_000]
+
+
+def test_what_is_older_than_an_hour_is_packed_and_told_as_before() -> None:
+    made = MinuteHistory(DAY, SERIES + EXECUTED)
+    for minute in range(301):
+        made.add(60.0 * minute, {"a": executed(minute), "b": executed(1000 * minute)})
+    for track in made.packed().vms.values():
+        assert sum(piece.minutes for piece in track.pieces) >= 300 - 2 * HOUR
+        assert HOUR <= len(track.rows) / width(SERIES + EXECUTED) < 2 * HOUR
+    past = made.copy()
+    assert value(past, "a", "total", "mean") == [10 * minute for minute in range(300)]
+    assert value(past, "b", "instructions_per_cycle", "greatest") == [250 * minute for minute in range(300)]
+    assert value(made.copy(60.0 * 77), "a", "total", "least") == [10 * minute for minute in range(77, 300)]
+    assert value(made.copy(60.0 * 299), "a", "total", "least") == [2990]
+
+
+@pytest.mark.parametrize("before", [0, 40, 300, 310])
+def test_not_all_vms_are_packed_in_the_same_minute(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    packed: list[int] = []
+    made = MinuteHistory(DAY)
+    # As the first format of the file has them.
+    tracks = {str(vm): PackedTrack((), array("f", [1.0]) * (before * width(SERIES))) for vm in range(20) if before}
+    made.restore(PackedMinutes(SERIES, array("q", range(0, 60 * before, 60)), tracks))
+
+    def counting(series: tuple[str, ...], rows: array[float]) -> Piece:
+        packed.append(minute)
+        return pack(series, rows)
+
+    monkeypatch.setattr(minutes, "pack", counting)
+    for minute in range(before, before + 1000):
+        made.add(60.0 * minute, {str(vm): sample(minute) for vm in range(20)})
+    assert max(map(packed.count, packed)) == 1
+
+
+def test_an_hour_is_told_without_unpacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MinuteHistory(DAY)
+    for minute in range(500):
+        made.add(60.0 * minute, {str(vm): sample(minute) for vm in range(10)})
+
+    def refuse(piece: Piece) -> array[float]:
+        raise AssertionError
+
+    monkeypatch.setattr(minutes, "unpack", refuse)
+    assert len(made.copy(60.0 * (499 - HOUR)).times) == HOUR
+    with pytest.raises(AssertionError):
+        made.copy(0.0)
+
+
+def test_pieces_that_are_too_old_are_forgotten() -> None:
+    made = MinuteHistory(100)
+    for minute in range(500):
+        made.add(60.0 * minute, {"a": sample(minute)} | ({"b": sample(minute)} if minute < 450 else {}))
+    past = made.packed()
+    assert all(sum(piece.minutes for piece in track.pieces) < 100 + HOUR for track in past.vms.values())
+    assert value(made.copy(), "a", "llc_occupancy", "mean") == list(range(399, 499))
+    assert value(made.copy(), "b", "llc_occupancy", "mean") == [*range(399, 450), *[None] * 49]
+
+
+def test_pieces_keep_the_series_that_they_were_packed_with() -> None:
+    made = MinuteHistory(DAY)
+    for minute in range(301):
+        if minute == 200:
+            made.widen(PACKAGES)
+        made.add(60.0 * minute, {"a": counted(minute) if minute >= 200 else sample(minute)})
+    second = MinuteHistory(DAY, SERIES + EXECUTED)
+    second.restore(made.packed())
+    for past in (made.copy(), second.copy()):
+        assert value(past, "a", "total", "greatest") == [10 * minute for minute in range(300)]
+        assert value(past, "a", "core_watts", "least") == [*[None] * 200, *(minute / 8 for minute in range(200, 300))]
+
+
+def test_what_comes_late_from_before_a_restart_lies_before_pieces() -> None:
+    earlier = remembered(*({"a": minute} for minute in range(100)), capacity=DAY).packed()
+    made = MinuteHistory(DAY)
+    for minute in range(1000, 1301):
+        made.add(60.0 * minute, {"a": sample(minute), "b": sample(minute)})
+    made.restore(earlier)
+    past = made.copy()
+    assert value(past, "a", "llc_occupancy", "mean") == [*range(100), *range(1000, 1300)]
+    assert value(past, "b", "llc_occupancy", "mean") == [*[None] * 100, *range(1000, 1300)]

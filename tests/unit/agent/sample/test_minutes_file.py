@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import stat
 import sys
 import zlib
@@ -15,25 +16,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.agent.sample.test_history import sample
 from tests.unit.agent.sample.test_minutes import remembered
 from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
-from vmqos.agent.sample.minutes import DAY, MOST_VMS, STATISTICS, MinuteHistory, Minutes, Track
-from vmqos.agent.sample.minutes_file import FORMAT, LONGEST, UnusableFile
+from vmqos.agent.sample.minutes import DAY, MOST_VMS, MinuteHistory, PackedMinutes, PackedTrack
+from vmqos.agent.sample.minutes_file import FIRST_FORMAT, FORMAT, LONGEST, LONGEST_HEADER, UnusableFile
+from vmqos.agent.sample.piece import HOUR, pack, width
 
 
-def past() -> Minutes:
-    return remembered({"a": 1, "b": 2}, {"a": 3}, {"a": 4}).copy()
+def past() -> PackedMinutes:
+    return remembered({"a": 1, "b": 2}, {"a": 3}, {"a": 4}).packed()
 
 
-def same(one: Minutes, other: Minutes) -> bool:
+def with_pieces() -> PackedMinutes:
+    """Five hours of two VMs; in the last ones they have further series."""
+    made = MinuteHistory(DAY)
+    for minute in range(301):
+        if minute == 100:
+            made.widen(PACKAGES)
+        uuids = "ab" if minute < 200 else "a"
+        made.add(60.0 * minute, {uuid: sample(minute) for uuid in uuids})
+    return made.packed()
+
+
+def same(one: PackedMinutes, other: PackedMinutes) -> bool:
     """Numbers that are not there are equal, too."""
-    rows = [{uuid: (track.rows.tobytes(), track.missed) for uuid, track in found.vms.items()} for found in (one, other)]
-    return (one.series, one.times, rows[0]) == (other.series, other.times, rows[1])
+    tracks = [
+        {uuid: (list(track.pieces), track.rows.tobytes(), track.missed) for uuid, track in found.vms.items()}
+        for found in (one, other)
+    ]
+    return (one.series, one.times, tracks[0]) == (other.series, other.times, tracks[1])
 
 
-@pytest.mark.parametrize("minutes", [past(), MinuteHistory(5).copy()], ids=["two VMs", "nothing"])
-def test_what_is_written_is_read(tmp_path: Path, minutes: Minutes) -> None:
+@pytest.mark.parametrize(
+    "minutes", [past(), MinuteHistory(5).packed(), with_pieces()], ids=["two VMs", "nothing", "pieces"]
+)
+def test_what_is_written_is_read(tmp_path: Path, minutes: PackedMinutes) -> None:
     path = tmp_path / "minutes"
     for _ in range(2):
         minutes_file.write(str(path), minutes)
@@ -69,7 +88,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_is(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        minutes_file.write(str(path), MinuteHistory(5).copy())
+        minutes_file.write(str(path), MinuteHistory(5).packed())
     assert same(minutes_file.read(str(path)), past())
     assert list(tmp_path.iterdir()) == [path]
 
@@ -95,20 +114,62 @@ def test_a_file_that_was_cut_is_found(tmp_path_factory: pytest.TempPathFactory, 
         minutes_file.read(str(path))
 
 
-def file_of(header: Any, body: bytes = b"", length: int | None = None) -> bytes:
+def file_of(header: Any, body: bytes = b"", length: int | None = None, first: bytes = FORMAT) -> bytes:
     """A file with the right checksum."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    content = FORMAT + (len(text) if length is None else length).to_bytes(4, "big") + text + body
+    content = first + (len(text) if length is None else length).to_bytes(4, "big") + text + body
     return content + zlib.crc32(content).to_bytes(4, "big")
 
 
-GOOD = {"byteorder": sys.byteorder, "series": list(SERIES), "minutes": 1, "vms": {}}
+def file_of_first(header: Any, body: bytes = b"") -> bytes:
+    """A file as the agents before wrote it."""
+    return file_of(header, body, first=FIRST_FORMAT)
 
 
-def test_a_file_is_as_the_tests_make_it(tmp_path: Path) -> None:
+ROW = 4 * width(SERIES)
+GOOD: dict[str, Any] = {"byteorder": sys.byteorder, "series": [list(SERIES)], "minutes": 1, "vms": {}}
+GOOD_FIRST = {**GOOD, "series": list(SERIES)}
+TIME = (60).to_bytes(8, sys.byteorder)
+PIECE = pack(SERIES, array("f", [1.0]) * width(SERIES))
+
+
+def track(missed: Any = 0, rows: Any = 0, pieces: Any = ()) -> dict[str, Any]:
+    return {**GOOD, "vms": {"a": {"missed": missed, "rows": rows, "pieces": pieces}}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        file_of(GOOD, TIME),
+        file_of(track(rows=1), TIME + bytes(ROW)),
+        file_of(track(pieces=[(0, 1, len(PIECE.packed))]), TIME + PIECE.packed),
+        file_of_first(GOOD_FIRST, TIME),
+        file_of_first({**GOOD_FIRST, "vms": {"a": 0}}, TIME + bytes(ROW)),
+    ],
+)
+def test_a_file_is_as_the_tests_make_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "minutes"
-    path.write_bytes(file_of(GOOD, (60).to_bytes(8, sys.byteorder)))
+    path.write_bytes(content)
     assert list(minutes_file.read(str(path)).times) == [60]
+
+
+def test_a_file_of_an_earlier_agent_is_read(tmp_path: Path) -> None:
+    path, nothing = tmp_path / "minutes", [float("nan")] * width(SERIES)
+    count = 5 * HOUR
+    stays = [float(minute) for minute in range(count) for _ in range(width(SERIES))]
+    gone = stays[: -7 * width(SERIES)] + nothing * 7
+    late = nothing * 100 + stays[100 * width(SERIES) :]
+    body = array("q", range(0, 60 * count, 60)).tobytes() + array("f", stays + gone + late).tobytes()
+    header = {**GOOD_FIRST, "minutes": count, "vms": {"stays": 0, "gone": 7, "late": 0}}
+    path.write_bytes(file_of_first(header, body))
+    history = MinuteHistory(DAY)
+    history.restore(minutes_file.read(str(path)))
+    found = history.copy()
+    assert list(found.times) == list(range(0, 60 * count, 60))
+    assert {uuid: track.missed for uuid, track in found.vms.items()} == header["vms"]
+    for uuid, numbers in {"stays": stays, "gone": gone, "late": late}.items():
+        assert list(map(str, found.vms[uuid].rows)) == list(map(str, numbers))
+    assert all(track.pieces for track in history.packed().vms.values())
 
 
 @pytest.mark.parametrize(
@@ -121,9 +182,20 @@ def test_a_file_is_as_the_tests_make_it(tmp_path: Path) -> None:
         file_of({**GOOD, "minutes": None}, bytes(8)),
         file_of({**GOOD, "vms": {"a": 0}}, bytes(8)),
         file_of({**GOOD, "vms": 5}, bytes(8)),
-        file_of({**GOOD, "vms": {"a": "b"}}, bytes(8 + 4 * 3 * len(SERIES))),
+        file_of(track(missed="b", rows=1), TIME + bytes(ROW)),
+        file_of(track(missed=-1, rows=1), TIME + bytes(ROW)),
+        file_of(track(missed=2, rows=1), TIME + bytes(ROW)),
+        file_of(track(rows=2), TIME + bytes(ROW)),
+        file_of(track(rows=-1), TIME),
+        file_of(track(pieces=[(0, 2, len(PIECE.packed))]), TIME + PIECE.packed),
+        file_of(track(pieces=[(1, 1, len(PIECE.packed))]), TIME + PIECE.packed),
+        file_of(track(pieces=[(0, 0, 0)]), TIME),
+        file_of(track(pieces=[(0, 1 << 40, len(PIECE.packed))]), TIME + PIECE.packed),
+        file_of(track(pieces=[(0, 1, len(PIECE.packed) + 1)]), TIME + PIECE.packed),
+        file_of(track(pieces=[(0, 1)]), TIME),
         file_of({**GOOD, "byteorder": "another"}, bytes(8)),
         file_of({**GOOD, "series": 7}, bytes(8)),
+        file_of({**GOOD, "series": []}, bytes(8)),
         file_of({}, bytes(8)),
         file_of(7),
         file_of(b"{"),
@@ -131,7 +203,12 @@ def test_a_file_is_as_the_tests_make_it(tmp_path: Path) -> None:
         file_of(b"[" * 60_000),
         file_of(GOOD, bytes(8), length=1 << 31),
         file_of(GOOD, bytes(8), length=0),
-        b"vmqos minutes 2\n" + bytes(100),
+        file_of_first(GOOD_FIRST),
+        file_of_first(GOOD_FIRST, bytes(9)),
+        file_of_first({**GOOD_FIRST, "vms": {"a": 0}}, bytes(8)),
+        file_of_first({**GOOD_FIRST, "vms": {"a": "b"}}, bytes(8 + ROW)),
+        file_of_first({**GOOD_FIRST, "vms": {"a": 2}}, bytes(8 + ROW)),
+        b"vmqos minutes 3\n" + bytes(100),
     ],
 )
 def test_a_file_that_another_program_wrote_is_not_used(tmp_path: Path, content: bytes) -> None:
@@ -158,12 +235,22 @@ def test_what_is_no_file_of_a_fair_size_is_not_read(tmp_path: Path, make: Callab
 
 def test_a_file_of_a_day_of_all_series_and_of_as_many_vms_as_are_remembered_is_not_too_long(tmp_path: Path) -> None:
     series, times = SERIES + EXECUTED + PACKAGES, array("q", range(0, 60 * DAY, 60))
-    row = array("f", [1.0]) * (len(series) * len(STATISTICS) * DAY)
+    # Random bytes, of numbers below 0, are what zlib makes least of.
+    chance = random.Random(1)
+    bits = array("I", [1 << 31 | chance.getrandbits(31) for _ in range(width(series) * HOUR)])
+    rows = array("f", bits.tobytes())
+    pieces = [pack(series, rows)] * (DAY // HOUR)
+    assert len(pieces[0].packed) > 0.95 * 4 * len(rows)
+    del rows[-width(series) :]
 
-    def size(vms: int) -> int:
+    def size(vms: int) -> tuple[int, int]:
         path = tmp_path / "minutes"
-        minutes_file.write(str(path), Minutes(series, times, {f"{number:036}": Track(row) for number in range(vms)}))
+        tracks = {f"{number:036}": PackedTrack(pieces, rows) for number in range(vms)}
+        minutes_file.write(str(path), PackedMinutes(series, times, tracks))
         assert len(minutes_file.read(str(path)).vms) == vms
-        return path.stat().st_size
+        content = path.read_bytes()
+        return len(content), int.from_bytes(content[len(FORMAT) : len(FORMAT) + 4], "big")
 
-    assert size(0) + MOST_VMS * (size(1) - size(0)) <= LONGEST
+    (without, _), (of_one, header), (_, of_two) = size(0), size(1), size(2)
+    assert without + MOST_VMS * (of_one - without) <= LONGEST
+    assert header + MOST_VMS * (of_two - header) <= LONGEST_HEADER / 2
