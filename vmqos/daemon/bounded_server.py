@@ -58,8 +58,8 @@ SHARE = 32
 """Connections of one client at a time: of a user on the Unix socket, of an address elsewhere."""
 
 ASKING = 24
-"""Requests of one client that are being answered, or wait for it. It is below :data:`SHARE`, so that a client always has
-places for what is answered at once."""
+"""Requests of one client that are being answered, or wait for it. It is below :data:`SHARE`, so that a client always
+has places for what is answered at once."""
 
 BURST = 256
 """Connections that are accepted in a row, before those that are open have their turn."""
