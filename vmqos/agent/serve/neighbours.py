@@ -29,7 +29,7 @@ SHARE = 0.1
 move much more take some seconds."""
 
 USUAL_SHARE = 0.001
-"""The same, while that does not put it off for long: 200 calm VMs take some 15 ms, and a page and
+"""The same, while that does not put it off for long: 200 calm VMs take 15 to 40 ms, and a page and
 Prometheus ask ten times a minute. A host of few VMs is judged at each question."""
 
 LATEST = 15.0
