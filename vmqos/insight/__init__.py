@@ -27,7 +27,7 @@ from vmqos.insight.model import (
 from vmqos.insight.neighbours import pairs, pairs_among
 from vmqos.insight.sample_json import plain_host, plain_sample
 from vmqos.insight.series import Series, align, of_columns
-from vmqos.insight.suffering import present, sufferings
+from vmqos.insight.suffering import fastest, present, sufferings
 from vmqos.insight.use import use
 from vmqos.insight.verdict_json import plain
 
@@ -74,7 +74,8 @@ def judge_series(host: Host, times: Sequence[float], series: Mapping[str, Series
     """
     presents = {vm: present(of) for vm, of in series.items()}
     vms = {vm: use(host, vm, of) for vm, of in series.items()}
+    fewest = fastest(host, presents)
     for vm in series:
-        if found := sufferings(host, vm, series, presents):
+        if found := sufferings(host, vm, series, presents, fewest):
             vms[vm] = replace(vms[vm], sufferings=found)
     return Insight(vms, pairs_among(host, times, series))

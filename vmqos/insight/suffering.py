@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vmqos.insight.model import Cause, Host, Suffering
-from vmqos.insight.series import Series, middle
+from vmqos.insight.series import Series, measured, middle
 
 LATELY = 5
 """Samples of which the present is made."""
@@ -50,23 +50,40 @@ def present(series: Series) -> Present:
     return Present(*(middle(column[-LATELY:]) for column in (series.references, series.cycles, series.misses)))
 
 
+def fastest(host: Host, presents: Mapping[str, Present]) -> dict[str, float]:
+    """The fewest cycles that a VM of each flavor takes for an instruction; without flavors of which none is counted."""
+    found: dict[str, float] = {}
+    for vm, (_, cycles, _) in presents.items():
+        if not math.isnan(cycles):
+            flavor = host.vms[vm].flavor
+            found[flavor] = min(cycles, found.get(flavor, cycles))
+    return found
+
+
 def sufferings(
-    host: Host, vm: str, series: Mapping[str, Series], presents: Mapping[str, Present]
+    host: Host, vm: str, series: Mapping[str, Series], presents: Mapping[str, Present], fewest: Mapping[str, float]
 ) -> tuple[Suffering, ...]:
     """How a VM suffers; empty where it does not, or where there is no PMU.
 
     :param presents: of all VMs of ``series``.
+    :param fewest: the fewest cycles of each flavor (:func:`fastest`).
     """
     work, cycles, misses = presents[vm]
     if math.isnan(work) or math.isnan(cycles):
         return ()
     now = cycles, misses
     full = _is_full(host, vm, series)
-    found = (_beside_past(series[vm], work, now, full), _beside_flavor(host, vm, presents, work, now, full))
-    return tuple(one for one in found if one is not None)
+    beside_flavor = None
+    # Most VMs are nearly as fast as the fastest one, and to find the middle one takes long.
+    if now[0] >= SLOWER_THAN_OTHERS * fewest[host.vms[vm].flavor]:
+        beside_flavor = _beside_flavor(host, vm, presents, work, now, full)
+    return tuple(one for one in (_beside_past(series[vm], work, now, full), beside_flavor) if one is not None)
 
 
 def _beside_past(own: Series, work: float, now: tuple[float, float], full: bool) -> Suffering | None:
+    before = measured(own.cycles[:-LATELY])
+    if not before or now[0] < SLOWER * min(before):
+        return None
     past = sorted(
         (cycles, misses)
         for cycles, references, misses in zip(

@@ -83,8 +83,10 @@ Found = tuple[Use, float, str, float]
 def _with_pmu(series: Series, held: Sequence[float], full: bool, ratio: float, references: float) -> Found:
     if ratio <= SELDOM:
         return Use.FITS, 0.95, "", 0
-    same = [abs(value - references) <= SAME_WORK * references for value in series.references]
-    tried = _tried(held, series.misses, same)
+    tried = None
+    if _may_have_tried(held):
+        same = [abs(value - references) <= SAME_WORK * references for value in series.references]
+        tried = _tried(held, series.misses, same)
     if tried is not None:
         return tried
     if ratio >= NEARLY_ALWAYS:
@@ -97,18 +99,20 @@ def _with_pmu(series: Series, held: Sequence[float], full: bool, ratio: float, r
 def _without_pmu(series: Series, held: Sequence[float], waits: float) -> Found:
     if waits <= CHEAP:
         return Use.FITS, 0.7, f"waiting for it takes at most {say.percent(waits)} of a CPU's time", 0
-    tried = _tried(held, series.bandwidth, [True] * len(held))
+    tried = _tried(held, series.bandwidth, [True] * len(held)) if _may_have_tried(held) else None
     if tried is None:
         return Use.UNKNOWN, 0.0, "whether it would fetch less with more cache can't be told until its share changes", 0
     return tried[0], 0.6 * tried[1], tried[2] + " (if it did the same work all the time)", tried[3]
 
 
+def _may_have_tried(held: Sequence[float]) -> bool:
+    """Whether a VM once held more than at another time. Most never do, and to sort their samples takes long."""
+    known = measured(held)
+    return bool(known) and max(known) >= VARIED * min(known)
+
+
 def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]) -> Found | None:
     """What the VM's own history says; ``None`` where it always held about as much, or the answer is not clear."""
-    # Most VMs always do, and to sort their samples takes long.
-    known = measured(held)
-    if not known or max(known) < VARIED * min(known):
-        return None
     rows = sorted(
         (has, fetches)
         for has, fetches, good in zip(held, fetched, same, strict=True)

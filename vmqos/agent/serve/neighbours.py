@@ -30,7 +30,7 @@ move much more take some seconds."""
 
 USUAL_SHARE = 0.001
 """Judging calm VMs takes no more than this share of one CPU, unless that put it off for longer than :data:`LATEST`. 200
-of them take some 15 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
+of them take 15 to 40 ms, and a page and Prometheus ask ten times a minute. Few VMs are judged at each question."""
 
 LATEST = 15.0
 """Seconds for which calm VMs are not judged anew, at most."""
