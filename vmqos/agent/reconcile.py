@@ -250,7 +250,7 @@ class Reconciler:
 
         :returns: whether another pass right away gets further. That is so where time ran out, where another program
             changed groups, and where caches came or went.
-        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry and this is a full audit, which changed nothing.
+        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this full audit has changed nothing yet.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
@@ -302,7 +302,7 @@ class Reconciler:
     def _give_way(self, is_audit: bool) -> None:
         """End the pass if it is a full audit, has changed nothing yet, and something is in a hurry.
 
-        :raises vmqos.agent.reconcile.GaveWay: if that is so.
+        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this full audit has changed nothing yet.
         """
         if is_audit and self._gives_way():
             self._settled, self._unfinished = False, True
