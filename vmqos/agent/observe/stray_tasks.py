@@ -82,6 +82,11 @@ class StrayWatch:
         return strays
 
     @property
+    def since_look(self) -> float:
+        """Seconds since the last look."""
+        return time.monotonic() - self._looked_at
+
+    @property
     def longest(self) -> float:
         """Seconds that a task which the last look has found may have been in the default group, at most."""
         return time.monotonic() - self._looked_before
