@@ -118,7 +118,7 @@ class InForce:
 
 
 class GaveWay(Exception):
-    """A pass of a full audit has changed nothing, because something is in a hurry: it is to be made again."""
+    """A pass that no VM waits for has changed nothing, because something is in a hurry: it is to be made again."""
 
 
 class Reconciler:
@@ -250,12 +250,13 @@ class Reconciler:
 
         :returns: whether another pass right away gets further. That is so where time ran out, where another program
             changed groups, and where caches came or went.
-        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this full audit has changed nothing yet.
+        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this audit has changed nothing yet.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
         before = self.snapshot.resctrl
-        is_audit = change.everything and before is not None
+        # No VM waits for such a pass: it looks whether all is as it was.
+        is_audit = before is not None and (change.everything or not change.vms)
         self._give_way(is_audit)
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
         self._give_way(is_audit)
@@ -300,9 +301,9 @@ class Reconciler:
         return self._courtesy.to(self.is_wanted() or self.has_news())
 
     def _give_way(self, is_audit: bool) -> None:
-        """End the pass if it is a full audit, has changed nothing yet, and something is in a hurry.
+        """End the pass if it is an audit, has changed nothing yet, and something is in a hurry.
 
-        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this full audit has changed nothing yet.
+        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this audit has changed nothing yet.
         """
         if is_audit and self._gives_way():
             self._settled, self._unfinished = False, True

@@ -116,6 +116,29 @@ def test_a_start_that_waits_for_the_lock_ends_an_audit_that_has_changed_nothing(
     assert tasks_of(stay) <= set(touched)
 
 
+def test_the_rest_of_an_audit_gives_way_too_and_a_pass_that_a_vm_waits_for_does_not(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vms = [host.libvirt.boot(ONE) for _ in range(STAY)]
+    host.settle()
+    touched = list[str]()
+    host.resctrl.before = touched.append
+    host.agent._on_change(None)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(LockShare, "is_over", lambda self, part=1.0, at_least=0.0: True)
+        assert host.agent._run_pass() and host.agent.reconciler.is_unfinished
+    done = len(touched)
+    with monkeypatch.context() as busy:
+        busy.setattr(host.agent.reconciler, "has_news", lambda: True)
+        assert host.agent._run_pass() and len(touched) == done
+        new = host.libvirt.boot(ONE)
+        host.agent._on_change(new)
+        host.agent._run_pass()
+        assert host.state(new) is PromiseState.KEPT
+    host.settle()
+    assert tasks_of(vms) <= set(touched)
+
+
 def test_events_without_end_leave_an_audit_a_pass_in_each_while(host: Host) -> None:
     host.agent._courtesy._longest = 0.05
     vms = [host.libvirt.boot(ONE) for _ in range(STAY)]
