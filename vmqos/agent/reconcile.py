@@ -118,7 +118,10 @@ class InForce:
 
 
 class GaveWay(Exception):
-    """A pass that no VM waits for has changed nothing, because something is in a hurry: it is to be made again."""
+    """A pass that no VM waits for has ended early, because something is in a hurry: it is to be made again.
+
+    It has changed no control group.
+    """
 
 
 class Reconciler:
@@ -250,7 +253,7 @@ class Reconciler:
 
         :returns: whether another pass right away gets further. That is so where time ran out, where another program
             changed groups, and where caches came or went.
-        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this audit has changed nothing yet.
+        :raises vmqos.agent.reconcile.GaveWay: if no VM waits for this pass, and something is in a hurry.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
@@ -293,19 +296,25 @@ class Reconciler:
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         records, planned = self._plan_with_trial(now, vms, starting)
-        acted = self._act(now, records, planned, look_at, share)
+        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
+        self._give_way(can_wait)
+        acted = self._act(now, records, planned, look_at, replace(share, can_wait=can_wait))
+        if can_wait:
+            # The numbers of links may belong to other monitoring groups by now.
+            self.snapshot = replace(self.snapshot, resctrl=replace(now, links=()))
+            self._give_way(can_wait)
         return self._judge(planned, acted)
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
         return self._courtesy.to(self.is_wanted() or self.has_news())
 
-    def _give_way(self, is_audit: bool) -> None:
-        """End the pass if it is an audit, has changed nothing yet, and something is in a hurry.
+    def _give_way(self, can_wait: bool) -> None:
+        """End the pass if it can wait, and something is in a hurry.
 
-        :raises vmqos.agent.reconcile.GaveWay: if something is in a hurry, and this audit has changed nothing yet.
+        :raises vmqos.agent.reconcile.GaveWay: if no VM waits for this pass, and something is in a hurry.
         """
-        if is_audit and self._gives_way():
+        if can_wait and self._gives_way():
             self._settled, self._unfinished = False, True
             raise GaveWay
 

@@ -131,7 +131,7 @@ class Placer:
         """
         due = [uuid for uuid, aim in aims.items() if self._is_due(uuid, aim, look_at, fresh)]
         self._owed = set(due)
-        if not due:
+        if not due or (share.can_wait and share.gives_way()):
             return
         self._strays.look_again()
         there: dict[str, set[int]] = {directory: set() for directory in fresh}
