@@ -97,7 +97,12 @@ def test_a_change_that_comes_during_a_full_audit_is_served_before_the_audits_res
         # The VM itself was looked at before: it came first.
         host.libvirt.describe = lambda uuid: (change() if uuid == stay[0] else None, describe(uuid))[1]  # type: ignore[method-assign,func-returns-value]
     write = host.resctrl.write
-    host.resctrl.write = lambda path, text: (touched.append(f"write {path}"), write(path, text))[1]  # type: ignore[method-assign,func-returns-value]
+
+    def noted(relative: str, text: str) -> None:
+        touched.append(f"write {relative}")
+        write(relative, text)
+
+    host.resctrl.write = noted  # type: ignore[method-assign]
     host.resctrl.before = note
     host.agent._on_change(None)
     host.agent.run_passes()

@@ -257,12 +257,12 @@ class RunningVms:
         self._forget_dead(self._vms.keys() - running.keys())
         dying = frozenset(self._vms.keys() - running.keys())
         self._order_looks(running, since)
-        ended = self._looks.run(
-            self._wanted(running),
-            lambda: self._at_most(LOOK_DEADLINE),
-            ROUND_BUDGET,
-            gives_way=lambda: self._courtesy.to(self._has_marked and bool(self._in_turn)),
-        )
+
+        def gives_way() -> bool:
+            return self._courtesy.to(self._has_marked and bool(self._in_turn))
+
+        wanted = self._wanted(running, in_turn=not gives_way())
+        ended = self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET, gives_way)
         if self._has_marked and self._in_turn:
             # What is left of a look at all VMs has its turn in the next round.
             wanted = self._wanted(running, in_turn=False)

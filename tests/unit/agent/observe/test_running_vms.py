@@ -546,6 +546,16 @@ def test_a_marked_vm_is_looked_at_amid_a_look_at_all_vms_which_goes_on_in_the_ne
     assert running.look(False, LONG).due is None and left <= set(described)
 
 
+def test_a_vm_that_was_marked_before_a_look_at_all_vms_does_not_wait_for_it(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    described = have_many(running, libvirt)
+    running.mark("vm7")
+    found = running.look(True, LONG)
+    assert described == ["vm7"] and found.due is not None and found.due <= time.monotonic()
+    assert running.look(False, LONG).due is None and len(set(described)) == 101
+
+
 @pytest.mark.parametrize("news", ["ends", "marks"])
 def test_news_without_end_leave_a_look_at_all_vms_a_whole_round_in_each_while(
     running: RunningVms, libvirt: Libvirt, news: str
