@@ -13,13 +13,14 @@ from oslo_config import cfg
 
 from vmqos import allocation
 from vmqos.agent.act.mbm_counters import assign_counters
+from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.observe.owed import Claim, Owed
 from vmqos.agent.observe.process_ends import ProcessEnds
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.reconcile import Change, GaveWay, Reconciler
 from vmqos.agent.remember import changes
 from vmqos.agent.remember.announce import announce
 from vmqos.agent.remember.event_log import EventLog
@@ -125,7 +126,8 @@ class Agent:
         self.filesystem = Filesystem(conf.resctrl.path)
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self.flavors = ToldFlavors(keystone.is_configured(conf, "nova"), self._on_change)
-        self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors)
+        self._courtesy = Courtesy()
+        self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors, self._courtesy)
         leaves_incoming = conf.libvirt.incoming_memory == DEFAULT_GROUP
         self.connection = Connection(
             conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming
@@ -138,7 +140,8 @@ class Agent:
         self._owed = Owed()
         self._retry = Backoff(*RETRY_DELAYS)
         self._breath = Backoff(*BREATHS)
-        self._running_vms = RunningVms(self.connection, self._wakeup.set)
+        self._running_vms = RunningVms(self.connection, self._wakeup.set, self._courtesy)
+        self.reconciler.has_news = lambda: self._running_vms.has_news
         self._ends = ProcessEnds(self._on_process_end)
         self._vm_list = VmList()
         self._patience = ANSWER_PATIENCE
@@ -256,12 +259,16 @@ class Agent:
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
+        self._courtesy.begin_pass()
         self._note_changes_of_the_host(began)
         claim, again, error = self._owed.claim(), False, ""
         if claim.is_news:
             self._next_full = began + self.conf.agent.full_audit_interval
         try:
-            again = self._observe_and_act(claim)
+            claim = self._look_at_vms(claim)
+            again = self._act(claim)
+        except GaveWay:
+            again = True
         except exceptions.ResctrlError as found:
             cause = self._better(found)
             error = str(cause)
@@ -358,11 +365,20 @@ class Agent:
             uuid: why for uuid, why in listed.troubles.items() if uuid in listed.vms or uuid in listed.unseen
         }
 
-    def _observe_and_act(self, claim: Claim) -> bool:
-        self._vm_list = found = self._running_vms.look(claim.is_news, self._patience)
+    def _look_at_vms(self, claim: Claim) -> Claim:
+        """Find out which VMs run, and how they are.
+
+        :returns: what this pass takes over: no audit if a VM has ended or changed meanwhile, whose pass is made first.
+        """
+        self._vm_list = self._running_vms.look(claim.is_news, self._patience)
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
+        is_put_off = claim.everything and self._courtesy.is_given and self.snapshot.resctrl is not None
+        return claim.without_audit() if is_put_off else claim
+
+    def _act(self, claim: Claim) -> bool:
+        found = self._vm_list
         change = Change(self._owed.changed(found.vms), found.unseen, claim.everything)
         if found.answered:
             self.reconciler.request(change, found.vms, self.trials.running)

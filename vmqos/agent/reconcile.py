@@ -15,6 +15,7 @@ from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
+from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
@@ -116,6 +117,13 @@ class InForce:
     aims: Mapping[str, TaskGroups] = field(default_factory=dict)
 
 
+class GaveWay(Exception):
+    """A pass that no VM waits for has ended early, because something is in a hurry: it is to be made again.
+
+    It has changed no control group.
+    """
+
+
 class Reconciler:
     """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
 
@@ -127,10 +135,18 @@ class Reconciler:
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
         ``("tasks", uuid)``, of vCPUs by ``("vcpus", uuid)``.
     :param flavors: knows the flavors that the VMs' descriptions lack; ``None`` where Nova is not asked.
+    :param courtesy: says for how long what can wait is put off.
     """
 
-    def __init__(self, filesystem: Filesystem, backoff: Backoff, flavors: ToldFlavors | None = None) -> None:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        backoff: Backoff,
+        flavors: ToldFlavors | None = None,
+        courtesy: Courtesy | None = None,
+    ) -> None:
         self._filesystem = filesystem
+        self._courtesy = courtesy or Courtesy()
         self._backoff = backoff
         self._flavors = flavors
         self._groups = ControlGroups(filesystem, backoff)
@@ -154,6 +170,8 @@ class Reconciler:
         """Where masks lay before ways were tried on a VM, by group and cache, until they lie there again."""
         self.is_wanted: Callable[[], bool] = lambda: False
         """Says whether another thread of the agent, which is in a hurry, waits for the lock on resctrl."""
+        self.has_news: Callable[[], bool] = lambda: False
+        """Says whether the end or a change of a VM waits for the next pass."""
 
     @property
     def lost(self) -> frozenset[Process]:
@@ -162,7 +180,7 @@ class Reconciler:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the last pass left something undone because its share of the lock was used up."""
+        """Whether the last pass left something undone: its share of the lock was used up, or it gave way."""
         return self._unfinished
 
     def forget(self) -> None:
@@ -235,12 +253,17 @@ class Reconciler:
 
         :returns: whether another pass right away gets further. That is so where time ran out, where another program
             changed groups, and where caches came or went.
+        :raises vmqos.agent.reconcile.GaveWay: if no VM waits for this pass, and something is in a hurry.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        share = LockShare(is_wanted=self.is_wanted)
-        self._unfinished = False
+        share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
         before = self.snapshot.resctrl
+        # No VM waits for such a pass: it looks whether all is as it was.
+        is_audit = before is not None and (change.everything or not change.vms)
+        self._give_way(is_audit)
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
+        self._give_way(is_audit)
+        self._unfinished = False
         if before is None or now.mounted_as != before.mounted_as:
             self.forget()
         elif change.everything:
@@ -258,6 +281,7 @@ class Reconciler:
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
+        self._give_way(is_audit)
         is_calm = self._settled and is_same_host and not (change.everything or self._backoff.due())
         is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
         # A VM that waits for ways does not wait for a look at all tasks of the host.
@@ -272,8 +296,27 @@ class Reconciler:
         self._unseen = unseen
         self.snapshot = replace(self.snapshot, policy=policy)
         records, planned = self._plan_with_trial(now, vms, starting)
-        acted = self._act(now, records, planned, look_at, share)
+        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
+        self._give_way(can_wait)
+        acted = self._act(now, records, planned, look_at, replace(share, can_wait=can_wait))
+        if can_wait:
+            # The numbers of links may belong to other monitoring groups by now.
+            self.snapshot = replace(self.snapshot, resctrl=replace(now, links=()))
+            self._give_way(can_wait)
         return self._judge(planned, acted)
+
+    def _gives_way(self) -> bool:
+        """Whether to leave to the next pass what it can do as well."""
+        return self._courtesy.to(self.is_wanted() or self.has_news())
+
+    def _give_way(self, can_wait: bool) -> None:
+        """End the pass if it can wait, and something is in a hurry.
+
+        :raises vmqos.agent.reconcile.GaveWay: if no VM waits for this pass, and something is in a hurry.
+        """
+        if can_wait and self._gives_way():
+            self._settled, self._unfinished = False, True
+            raise GaveWay
 
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.

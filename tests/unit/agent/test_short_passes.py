@@ -101,6 +101,27 @@ def test_a_pass_whose_share_went_into_reading_resctrl_looks_at_more_than_one_vm(
 
 
 @pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(("recent", "looks"), [(60.0, 1), (0.0, 6)])
+def test_passes_that_go_on_with_an_audit_look_for_strays_once_in_a_while(
+    host: Host, monkeypatch: pytest.MonkeyPatch, recent: float, looks: int
+) -> None:
+    for _ in range(6):
+        host.boot({})
+    host.settle()
+    touched = list[str]()
+    host.resctrl.before = touched.append
+    monkeypatch.setattr("vmqos.agent.act.task_placer.RECENT", recent)
+    host.run(everything=True)
+    passes = 1
+    while host.reconciler.is_unfinished:
+        host.run()
+        passes += 1
+    assert passes == 6 and touched.count("tasks") == looks
+    host.run()
+    assert touched.count("tasks") == looks + 1, "a pass that does not go on with another one's work looks for them"
+
+
+@pytest.mark.usefixtures("short")
 def test_an_agent_that_is_killed_between_two_passes_leaves_promises_that_hold(host: Host) -> None:
     crowd, other = host.boot(OWN, threads=400), host.boot(OWN)
     while host.run():

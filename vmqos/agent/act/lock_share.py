@@ -32,11 +32,15 @@ class LockShare:
     :ivar seconds: how long, more than 0.
     :ivar began: when it began, in monotonic seconds.
     :ivar is_wanted: says whether something that is in a hurry waits for the lock: then the share is over.
+    :ivar gives_way: says whether what the next pass can do as well is left to it, because something is in a hurry.
+    :ivar can_wait: whether the tasks can be looked at by the next pass as well: no VM waits for this one.
     """
 
     seconds: float = SHARE
     began: float = field(default_factory=time.monotonic)
     is_wanted: Callable[[], bool] = lambda: False
+    gives_way: Callable[[], bool] = lambda: False
+    can_wait: bool = False
 
     def end(self, part: float = 1.0) -> float:
         """When the first part of the share ends, in monotonic seconds.

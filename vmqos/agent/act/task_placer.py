@@ -48,6 +48,10 @@ AT_LEAST = 0.01
 """Seconds in which each pass reads where tasks are, and again in which it moves them, even if reading resctrl has used
 up the share: if it placed one VM alone, resctrl would be read once for each VM of the host."""
 
+RECENT = 0.2
+"""Seconds after which strays are looked for again by passes that follow each other at once, because one had no time for
+all VMs: each look takes about as long as the looks at twenty VMs."""
+
 YET_TO_BE_MOVED = "its tasks are yet to be moved to its group"
 
 
@@ -103,6 +107,8 @@ class Placer:
         :param share: the time that this pass has.
         :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
         """
+        if self._owed and not self._strays.is_behind and self._strays.since_look < RECENT:
+            return set()
         return self._strays.look(self._filesystem, self.placed, vms, share)
 
     def place(
@@ -125,7 +131,7 @@ class Placer:
         """
         due = [uuid for uuid, aim in aims.items() if self._is_due(uuid, aim, look_at, fresh)]
         self._owed = set(due)
-        if not due:
+        if not due or (share.can_wait and share.gives_way()):
             return
         self._strays.look_again()
         there: dict[str, set[int]] = {directory: set() for directory in fresh}

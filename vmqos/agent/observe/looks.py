@@ -81,7 +81,13 @@ class Looks(Generic[_T]):
         with self._condition:
             return bool(self._done)
 
-    def run(self, keys: Iterable[str], deadline: Callable[[], float], budget: float) -> list[Done[_T]]:
+    def run(
+        self,
+        keys: Iterable[str],
+        deadline: Callable[[], float],
+        budget: float,
+        gives_way: Callable[[], bool] = lambda: False,
+    ) -> list[Done[_T]]:
         """Look at all of these keys whose look is not under way.
 
         :param deadline: tells the seconds after which a look is left behind; it is asked again after each :meth:`wake`.
@@ -89,6 +95,7 @@ class Looks(Generic[_T]):
             that, and so on, so that a hundred looks that hang do not take a hundred times as long as one. A look that
             was only slow ends a little later, and a later call returns it.
         :param budget: seconds after which no further look is begun; the first look is begun in any case.
+        :param gives_way: says whether no further look is begun from now on; it is asked again after each :meth:`wake`.
         :returns: the looks that have ended, also those that an earlier call left behind.
         """
         until, part = time.monotonic() + budget, 1.0
@@ -98,7 +105,7 @@ class Looks(Generic[_T]):
             while True:
                 now, left, lane = time.monotonic(), part * deadline(), self._lane
                 seconds = max(LEAST_DEADLINE, left)
-                if (now >= until or left <= 0) and len(self._queue) < asked_for:
+                if len(self._queue) < asked_for and (now >= until or left <= 0 or gives_way()):
                     self._queue.clear()
                 if lane is not None and lane.key is not None and now >= lane.since + seconds:
                     lane.left_behind = True
@@ -117,7 +124,7 @@ class Looks(Generic[_T]):
                 self._condition.wait(max(LEAST_DEADLINE, wait))
 
     def wake(self) -> None:
-        """Have :meth:`run` ask for the deadline again."""
+        """Have :meth:`run` ask again for the deadline, and whether it gives way."""
         with self._condition:
             self._condition.notify_all()
 

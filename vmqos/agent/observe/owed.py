@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmqos.agent.observe.running_vms import ObservedVm
 
@@ -22,6 +22,10 @@ class Claim:
     number: int
     everything: bool
     is_news: bool
+
+    def without_audit(self) -> Claim:
+        """The claim of a pass that leaves what has been noted to the next one, and acts on changes of single VMs."""
+        return replace(self, number=0, everything=False)
 
 
 class Owed:

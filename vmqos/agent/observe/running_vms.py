@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.observe.looks import Done, Looks
 from vmqos.daemon import journal
 from vmqos.daemon.backoff import Backoff
@@ -103,10 +104,17 @@ class RunningVms:
     :param connection: the connection to libvirt.
     :param on_late_look: called from a thread once a look has ended, or libvirt's list has come, that no round waits for
         any more.
+    :param courtesy: says for how long looks may be put off because VMs end or change.
     """
 
-    def __init__(self, connection: Connection, on_late_look: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        on_late_look: Callable[[], None] = lambda: None,
+        courtesy: Courtesy | None = None,
+    ) -> None:
         self._connection = connection
+        self._courtesy = courtesy or Courtesy()
         self._lock = threading.Lock()
         self._number = 0
         """How many looks were ordered so far: tells whether an order came before a look began."""
@@ -129,9 +137,14 @@ class RunningVms:
         self._vms: dict[str, ObservedVm] = {}
         self._new_threads: dict[str, NewThreads] = {}
         self._last = VmList()
-        self._has_ended = False
+        self._has_ended = self._has_marked = False
         self._ended: dict[str, tuple[int, float]] = {}
         """VMs whose processes have ended, by UUID: libvirt's ID of that run, and when it was noticed."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a VM has ended, or was marked, since the last :meth:`look` found out what there is to look at."""
+        return self._has_ended or self._has_marked
 
     def note_end(self) -> None:
         """Have the :meth:`look` under way, or else the next one, not wait for libvirt, which may be ending the VM.
@@ -148,7 +161,9 @@ class RunningVms:
             self._number += 1
             self._urgent[uuid] = self._number
             self._marked_at = time.monotonic()
+            self._has_marked = True
         self._lists.wake()
+        self._looks.wake()
 
     def close(self) -> None:
         """End the threads, as soon as libvirt and the kernel let them go."""
@@ -169,7 +184,7 @@ class RunningVms:
         """
         if everything:
             self._everything_since = time.monotonic()
-        if self._has_ended:
+        if self._courtesy.to(self._has_ended):
             # The ways of what has ended are others' first; the next round asks libvirt.
             self._has_ended = False
             return self._without_list(due=time.monotonic())
@@ -200,7 +215,9 @@ class RunningVms:
 
     def _at_most(self, seconds: float) -> float:
         """How long to wait for libvirt: not at all once a VM's process has ended, for libvirt may be busy with that."""
-        return 0.0 if self._has_ended else seconds
+        if self._courtesy.to(self._has_ended):
+            return 0.0
+        return min(seconds, LIST_PATIENCE) if self._has_ended else seconds
 
     def _without_ended(self, listed: Mapping[str, int]) -> dict[str, int]:
         """Libvirt's list without the VMs whose processes have ended; libvirt may list one for a second longer.
@@ -223,7 +240,7 @@ class RunningVms:
     def _look_at_marked(self) -> None:
         """Look at the marked VMs, also at those that libvirt has not listed yet."""
         with self._lock:
-            number, urgent = self._number, dict(self._urgent)
+            number, urgent, self._has_marked = self._number, dict(self._urgent), False
         wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
         self._tried |= dict.fromkeys(wanted, number)
         for done in self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET):
@@ -240,7 +257,16 @@ class RunningVms:
         self._forget_dead(self._vms.keys() - running.keys())
         dying = frozenset(self._vms.keys() - running.keys())
         self._order_looks(running, since)
-        ended = self._looks.run(self._wanted(running), lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
+
+        def gives_way() -> bool:
+            return self._courtesy.to(self._has_marked and bool(self._in_turn))
+
+        wanted = self._wanted(running, in_turn=not gives_way())
+        ended = self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET, gives_way)
+        if self._has_marked and self._in_turn:
+            # What is left of a look at all VMs has its turn in the next round.
+            wanted = self._wanted(running, in_turn=False)
+            ended += self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
         for done in ended:
             if done.key in running:
                 self._take(done, running[done.key])
@@ -294,23 +320,25 @@ class RunningVms:
         with self._lock:
             return {uuid for uuid in running if uuid not in self._vms or uuid in self._urgent or uuid in self._in_turn}
 
-    def _wanted(self, running: Mapping[str, int]) -> list[str]:
+    def _wanted(self, running: Mapping[str, int], *, in_turn: bool = True) -> list[str]:
         """The VMs to look at in this round, in order.
 
         VMs whose last look took long come last. Within both parts, the new and the marked VMs come before the others,
         in the order in which they were started: where ways are few, the VM that is known first gets them.
+
+        :param in_turn: whether to look at the VMs, too, that are looked at because all are.
         """
         under_way = self._looks.under_way
         with self._lock:
-            number, urgent = self._number, dict(self._urgent)
+            number, urgent, self._has_marked = self._number, dict(self._urgent), False
+        others = self._vms.keys() - urgent.keys()
         wanted = []
-        for uuid in self._owed(running) - under_way.keys():
+        for uuid in self._owed(running) - under_way.keys() - (set() if in_turn else others):
             if self._backoff.waits(uuid) and urgent.get(uuid, 0) <= self._tried.get(uuid, 0):
                 continue
             wanted.append(uuid)
             self._tried[uuid] = number
-        in_turn = self._vms.keys() - urgent.keys()
-        return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in in_turn, running[uuid]))
+        return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in others, running[uuid]))
 
     def _look_at(self, uuid: str) -> tuple[ObservedVm, Set[int]] | None:
         """The VM and its tasks; ``None`` where libvirt or /proc knows no such process (yet)."""

@@ -38,7 +38,8 @@ class StrayWatch:
         self._unknown: dict[int, int] = {}
         self._looked_at = self._looked_before = -math.inf
         self.is_behind = False
-        """Whether the time did not suffice to identify all new processes; the next look goes on."""
+        """Whether the last look gave way, or its time did not suffice to identify all new processes; the next look goes
+        on."""
 
     def look(
         self,
@@ -56,7 +57,9 @@ class StrayWatch:
         """
         for gone in self._kernel_threads.keys() - vms.keys():
             del self._kernel_threads[gone]
-        self.is_behind = False
+        self.is_behind = share is not None and share.gives_way()
+        if self.is_behind:
+            return set()
         self._looked_before, self._looked_at = self._looked_at, time.monotonic()
         raw = filesystem.read_bytes("tasks")
         if raw == self._last:
@@ -77,6 +80,11 @@ class StrayWatch:
         self._seen = now - unknown
         self._last = b"" if unknown else raw
         return strays
+
+    @property
+    def since_look(self) -> float:
+        """Seconds since the last look."""
+        return time.monotonic() - self._looked_at
 
     @property
     def longest(self) -> float:

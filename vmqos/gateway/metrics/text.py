@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from prometheus_client import ProcessCollector
@@ -31,6 +32,22 @@ JUDGED_FOR = 120.0
 
 _UNDERSCORES, _ALLOW_UTF8 = "underscores", "allow-utf-8"
 """What a client may have done with characters of names that earlier Prometheus does not take."""
+
+_VERSION = "1.0.0"
+"""The newest version of both formats."""
+
+
+def _formats() -> Iterator[str]:
+    yield choose_encoder("")[1]
+    for media in ("application/openmetrics-text", "text/plain"):
+        yield choose_encoder(media)[1]
+        for escaping in (_UNDERSCORES, _ALLOW_UTF8, "dots", "values"):
+            yield choose_encoder(f"{media};version={_VERSION};escaping={escaping}")[1]
+
+
+FORMATS = frozenset(_formats())
+"""The media types that are answered. The library also takes every greater version for one that it writes: a client that
+invents versions would have as many texts made and kept."""
 
 UNAVAILABLE = 503
 """The HTTP status of the agent's answer while it can't read the counters."""
@@ -129,6 +146,8 @@ def _encoder(accept: str) -> tuple[Encode, str]:
         encode, content_type = choose_encoder(accept)
     except (TypeError, ValueError):
         # A version that is none: the library compares it with numbers.
+        content_type = ""
+    if content_type not in FORMATS:
         encode, content_type = choose_encoder("")
     if isinstance(encode, partial) and encode.keywords.get("escaping") == _UNDERSCORES:
         # No name of ours has a character that would be escaped, so the text is the same. To find out, the library goes

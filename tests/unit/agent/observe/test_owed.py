@@ -58,3 +58,14 @@ def test_vms_have_changed_until_a_pass_that_knew_of_it_ends_well(owed: Owed) -> 
         assert owed.changed(now) == {"goes", "anew", "comes"}
     owed.pay(owed.claim(), now)
     assert owed.changed(now) == frozenset()
+
+
+def test_a_pass_that_leaves_the_audit_to_the_next_one_pays_for_its_vms_alone(owed: Owed) -> None:
+    vms = {"a": observed("a")}
+    owed.note()
+    claim = owed.claim().without_audit()
+    assert not claim.everything
+    owed.pay(claim, vms)
+    assert owed.changed(vms) == frozenset()
+    rest = owed.claim()
+    assert rest.everything and not rest.is_news

@@ -18,11 +18,13 @@ from tests.unit.agent.observe.late_libvirt import libvirt as libvirt
 from tests.unit.agent.observe.late_libvirt import patient as patient
 from tests.unit.agent.observe.late_libvirt import qemu as qemu
 from tests.unit.agent.observe.late_libvirt import running as running
+from tests.unit.clock import Clock
+from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.observe import running_vms as module
 from vmqos.agent.observe.looks import Looks
 from vmqos.agent.observe.running_vms import RunningVms
 from vmqos.hypervisor import exceptions
-from vmqos.hypervisor.model import Process
+from vmqos.hypervisor.model import Process, VirtualMachine
 
 
 def test_a_vm_is_looked_at_when_it_is_new_or_marked_and_otherwise_left_alone(
@@ -319,3 +321,68 @@ def test_a_vm_that_libvirt_lists_and_that_could_not_be_looked_at_is_told(running
     libvirt.vms["b"] = replace(vm, uuid="b")
     running.mark("b")
     assert running.look(True, LONG).unseen == frozenset()
+
+
+def have_many(running: RunningVms, libvirt: Libvirt) -> list[str]:
+    """A hundred VMs besides, whose looks take their time; the UUIDs that are looked at from now on."""
+    libvirt.vms |= {f"vm{number}": replace(libvirt.vm, uuid=f"vm{number}") for number in range(100)}
+    libvirt.listed = {"a": 1, **dict.fromkeys(libvirt.vms, 1)}
+    running.look(True, LONG)
+    described, describe = list[str](), libvirt.describe
+
+    def slowly(uuid: str) -> VirtualMachine | None:
+        time.sleep(0.02)
+        described.append(uuid)
+        return describe(uuid)
+
+    libvirt.describe = slowly  # type: ignore[method-assign]
+    return described
+
+
+def test_a_marked_vm_is_looked_at_amid_a_look_at_all_vms_which_goes_on_in_the_next_round(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    described = have_many(running, libvirt)
+    libvirt.on_describe = lambda: running.mark(described[0]) if len(described) == 5 else None
+    before = running.look(False, LONG).vms
+    found = running.look(True, LONG)
+    assert described.count(described[0]) == 2 and described[-1] == described[0] and len(described) < 100
+    assert found.vms[described[0]] is not before[described[0]] and not running.has_news
+    assert len(found.vms) == 101 and found.due is not None and found.due <= time.monotonic()
+    left = found.vms.keys() - set(described)
+    assert running.look(False, LONG).due is None and left <= set(described)
+
+
+def test_a_vm_that_was_marked_before_a_look_at_all_vms_does_not_wait_for_it(
+    running: RunningVms, libvirt: Libvirt
+) -> None:
+    described = have_many(running, libvirt)
+    running.mark("vm7")
+    found = running.look(True, LONG)
+    assert described == ["vm7"] and found.due is not None and found.due <= time.monotonic()
+    assert running.look(False, LONG).due is None and len(set(described)) == 101
+
+
+@pytest.mark.parametrize("news", ["ends", "marks"])
+def test_news_without_end_leave_a_look_at_all_vms_a_whole_round_in_each_while(
+    running: RunningVms, libvirt: Libvirt, news: str
+) -> None:
+    clock = Clock()
+    described = have_many(running, libvirt)
+    running._courtesy = courtesy = Courtesy(longest=1.0, clock=clock)
+
+    def tell() -> None:
+        (running.note_end if news == "ends" else lambda: running.mark("a"))()
+
+    libvirt.on_describe = tell
+    running.look(True, LONG)
+    for _ in range(3):
+        courtesy.begin_pass()
+        tell()
+        running.look(False, LONG)
+    assert len(set(described)) < 50
+    clock.now = 2.0
+    courtesy.begin_pass()
+    tell()
+    running.look(False, LONG)
+    assert len(set(described)) == 101

@@ -103,6 +103,18 @@ def test_new_processes_that_there_was_no_time_to_ask_for_are_asked_for_by_the_ne
     assert sorted(found, key=len) == [set(), {UUID}]
 
 
+def test_a_look_that_gives_way_reads_nothing_and_is_made_by_the_next_pass(
+    filesystem: Filesystem, vm: ObservedVm, asked: list[int]
+) -> None:
+    known = {UUID: TaskPlacement(TaskGroup("vmqos.x"), frozenset({1}), frozenset({1}))}
+    default_group_has(filesystem, vm.vm.process.pid)
+    watch = StrayWatch()
+    looks = []
+    for share in (LockShare(gives_way=lambda: True), LockShare()):
+        looks.append((watch.look(filesystem, known, {UUID: vm}, share), watch.is_behind, len(asked)))
+    assert looks == [(set(), True, 0), ({UUID}, False, 1)]
+
+
 def test_of_a_vm_some_of_whose_vcpus_have_the_ways_their_threads_alone_are_strays(
     filesystem: Filesystem, vm: ObservedVm
 ) -> None:

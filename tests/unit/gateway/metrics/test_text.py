@@ -36,7 +36,7 @@ from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
 from vmqos.gateway.metrics import text
-from vmqos.gateway.metrics.text import Metrics
+from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
@@ -345,6 +345,15 @@ def test_each_client_gets_what_the_library_itself_writes_for_it(accept: str) -> 
     made = made_of(counting())
     encode, content_type = choose_encoder(accept)
     assert (content_type, told(encode(made._registry))) == (made.answer(accept)[0], told(made.answer(accept)[1]))
+
+
+@pytest.mark.parametrize("media", ["application/openmetrics-text", "text/plain"])
+def test_a_client_that_invents_versions_has_one_text_made_for_all_of_them(media: str) -> None:
+    agent = counting()
+    metrics = made_of(agent)
+    kinds = {metrics.answer(f"{media};version=1.0.{number};escaping=dots")[0] for number in range(1, 100)}
+    assert len(kinds) == 1 and kinds <= FORMATS
+    assert agent.asked == 1
 
 
 @pytest.mark.parametrize("version", ["1-0.0", "x", "1.x", ""])
