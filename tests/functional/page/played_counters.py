@@ -83,7 +83,9 @@ class PlayedCounters:
             "llc_miss_stalls": "stalls_llc_miss",
         }.items():
             found[name] = [
-                (one[event] or 0) / one["unhalted_core_cycles"] if one["unhalted_core_cycles"] else None
+                counts / cycles
+                if (counts := one.get(event)) is not None and (cycles := one["unhalted_core_cycles"])
+                else None
                 for one in counted
             ]
         return found

@@ -324,7 +324,7 @@ def test_a_day_of_minutes_outlives_a_restart_and_what_happened_to_its_file(
         return vms if before else {}
 
     file.parent.mkdir(exist_ok=True)
-    minutes_file.write(str(file), history.copy())
+    minutes_file.write(str(file), history.packed())
     for _ in range(2):
         agent.start()
         wait_for(lambda: vm.uuid in days(), "the minutes of the agent before")
