@@ -143,7 +143,10 @@ class RunningVms:
 
     @property
     def has_news(self) -> bool:
-        """Whether a VM has ended, or was marked, since the last :meth:`look` found out what there is to look at."""
+        """Whether a VM has ended, or was marked, since the last :meth:`look` knew what there is to look at.
+
+        A look that can't reach libvirt knows of nothing.
+        """
         return self._has_ended or self._has_marked
 
     def note_end(self) -> None:
@@ -200,7 +203,10 @@ class RunningVms:
         listed = lists[-1]
         if listed.value is not None:
             self._last = self._look_at_listed(self._without_ended(listed.value), listed.began)
-        elif isinstance(listed.error, exceptions.HypervisorError):
+            return self._last
+        # What is marked stays so, maybe for long, and no pass can do more for it now.
+        self._has_marked = False
+        if isinstance(listed.error, exceptions.HypervisorError):
             self._without_list()
         elif listed.error is not None:
             raise listed.error

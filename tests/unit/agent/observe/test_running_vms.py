@@ -323,6 +323,16 @@ def test_a_vm_that_libvirt_lists_and_that_could_not_be_looked_at_is_told(running
     assert running.look(True, LONG).unseen == frozenset()
 
 
+def test_a_mark_that_libvirt_is_not_there_for_is_news_for_no_second_pass(running: RunningVms, libvirt: Libvirt) -> None:
+    running.look(True, LONG)
+    libvirt.reached = False
+    running.mark("comes")
+    assert running.has_news
+    for _ in range(2):
+        running.look(False, LONG)
+        assert not running.has_news
+
+
 def have_many(running: RunningVms, libvirt: Libvirt) -> list[str]:
     """A hundred VMs besides, whose looks take their time; the UUIDs that are looked at from now on."""
     libvirt.vms |= {f"vm{number}": replace(libvirt.vm, uuid=f"vm{number}") for number in range(100)}
