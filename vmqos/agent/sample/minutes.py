@@ -352,7 +352,7 @@ def _rows(
 
 
 def _packed(series: tuple[str, ...], track: PackedTrack) -> PackedTrack:
-    """The same minutes; where none of them is packed, all but the last hour are."""
+    """The same minutes. If a track has no pieces, as in a file of the first format, all but its last hour is packed."""
     if track.pieces:
         return track
     row, old, pieces = width(series), len(track.rows) - HOUR * width(series), []
