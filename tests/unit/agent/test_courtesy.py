@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,17 @@ def test_the_rest_of_an_audit_gives_way_too_and_a_pass_that_a_vm_waits_for_does_
         assert host.state(new) is PromiseState.KEPT
     host.settle()
     assert tasks_of(vms) <= set(touched)
+
+
+def test_the_pass_that_brings_a_new_policy_gives_way_to_no_start(host: Host) -> None:
+    host.libvirt.boot(ONE)
+    host.settle()
+    host.agent.reconciler.is_wanted = lambda: True
+    # As a configuration does that is read again.
+    policy = host.agent._policy = replace(host.agent._policy, default_ways_min=host.agent._policy.default_ways_min + 1)
+    host.agent._on_change(None)
+    host.agent._run_pass()
+    assert host.agent.snapshot.policy == policy
 
 
 def test_events_without_end_leave_an_audit_a_pass_in_each_while(host: Host) -> None:
