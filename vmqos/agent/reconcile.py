@@ -258,7 +258,7 @@ class Reconciler:
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
         before = self.snapshot.resctrl
-        # No VM waits for such a pass: it looks whether all is as it was. But a new policy is for the next VM that starts.
+        # No VM waits for such a pass: it looks whether all is as it was. But a new policy is for the next start.
         is_audit = before is not None and policy == self.snapshot.policy and (change.everything or not change.vms)
         self._give_way(is_audit)
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
