@@ -166,7 +166,7 @@ class MinuteHistory:
     What is older than an hour is packed (:mod:`vmqos.agent.sample.piece`), and unpacked when a client asks for it.
 
     :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each of the last 60 to 120 takes 12 bytes for
-        each series of each VM, and each earlier one 9 where all numbers are noise, and next to nothing where none
+        each series of each VM, and each earlier one 6 where all numbers are noise, and next to nothing where none
         changes.
     :param series: what a sample has.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An hour of one VM's minutes in fewer bytes; what is told of it stays the same.
+"""An hour of one VM's minutes in fewer bytes; a picture of it looks the same.
 
-Readings are noise for the most part, which no library makes smaller. What they have in common are the first bytes of a
-series' numbers, and numbers below 1000 are told as thousandths. So a piece has these as whole numbers, and all first
-bytes together, then all second ones, and so on, each series in turn. zlib makes two thirds of that where every number
-differs each minute, and nearly nothing where none does.
+Readings are noise for the most part, which no library makes smaller, so digits that no picture shows go: a number below
+1000 is rounded to thousandths, as which it is told, and any other by an 8192nd of itself at most. What is left of a
+series' numbers has its first bytes in common. So a piece has all first bytes together, then all second ones, and so on,
+each series in turn. zlib makes half of that where every number differs each minute, and nearly nothing where none does.
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ _THOUSAND = 1000
 _GREATEST = _THOUSAND * 1000
 """What 999.9999 is in thousandths. The bits of a 32-bit float that is 1000 or more, below 0 or NaN are a greater whole
 number."""
+
+_CUT = 11
+"""Bits at the end of a number's 23-bit fraction that are zeros once it was rounded."""
+
+_HALF, _WITHOUT = 1 << _CUT - 1, -1 << _CUT
+
+_ROUNDED_UP_TO = 1e38
+"""A number above might become infinite; no counter has such a one."""
 
 _BYTES = array("f").itemsize
 
@@ -50,24 +58,24 @@ def width(series: tuple[str, ...]) -> int:
 
 
 def pack(series: tuple[str, ...], rows: array[float]) -> Piece:
-    """Make a piece of rows; numbers from 0 to 1000 are rounded to thousandths."""
+    """Make a piece of rows, and round them."""
     wide, mixed = width(series), array("I")
     for at in range(wide):
         column = rows[at::wide]
-        bits = array("I", column.tobytes())
-        if not (column and min(column) >= _THOUSAND):
-            # A 32-bit float times 1000 is exact in Python's floats, so this is what round(number, 3) would be.
-            bits = array(
-                "I",
-                [
-                    round(number * _THOUSAND) if 0 <= number < _THOUSAND else as_it_is
-                    for number, as_it_is in zip(column, bits, strict=True)
-                ],
-            )
+        bits = array("I", map(_rounded, column, array("I", column.tobytes())))
         mixed += bits
     text = mixed.tobytes()
     planes = b"".join(text[at::_BYTES] for at in range(_BYTES))
     return Piece(series, len(rows) // wide, zlib.compress(planes, _LEVEL))
+
+
+def _rounded(number: float, bits: int) -> int:
+    """What a piece has of a number that a 32-bit float has as these bits."""
+    if 0 <= number < _THOUSAND:
+        # A 32-bit float times 1000 is exact in Python's floats, so this is what round(number, 3) would be.
+        return round(number * _THOUSAND)
+    # What carries beyond the fraction makes the exponent one more, which is the next power of two.
+    return (bits + _HALF) & _WITHOUT if _THOUSAND <= number <= _ROUNDED_UP_TO else bits
 
 
 def unpack(piece: Piece) -> array[float]:

@@ -24,16 +24,32 @@ FLOATS = st.floats(width=32) | st.floats(0, 1000, width=32)
 @example([(0.0004, 0.0005, 0.0015)])
 @example([(-0.0, -1e-40, 1e-40)])
 @example([(math.inf, -math.inf, math.nan)])
-def test_what_is_told_of_a_number_is_the_same_after_it_was_packed(rows: list[tuple[float, float, float]]) -> None:
+@example([(1000.0, 1023.99, 1e38)])
+def test_a_number_that_was_packed_is_the_same_in_thousandths_or_in_four_digits(
+    rows: list[tuple[float, float, float]],
+) -> None:
     before = array("f", [number for row in rows for number in row])
     piece = pack(ONE, before)
     after = unpack(piece)
     assert piece.minutes == len(rows)
-    assert list(map(shown, after)) == list(map(shown, before))
+    for was, is_now in zip(before, after, strict=True):
+        if 1000 <= was < 1e38:
+            assert abs(is_now - was) <= was / 8192
+        else:
+            assert shown(is_now) == shown(was)
 
 
-def test_numbers_from_1000_up_and_below_0_keep_each_bit() -> None:
-    before = array("f", [1000.0625, 123456.7, 3.4e38, -0.1, -12345.6, 1e10])
+def test_rounding_keeps_the_order_of_least_mean_and_greatest() -> None:
+    chance = random.Random(1)
+    for _ in range(1000):
+        least = chance.uniform(1000, 1010)
+        before = [least, least * (1 + chance.random() / 4096), least * (1 + 1 / 2048)]
+        after = unpack(pack(ONE, array("f", before)))
+        assert list(after) == sorted(after)
+
+
+def test_numbers_below_0_and_those_that_no_counter_has_keep_each_bit() -> None:
+    before = array("f", [3.4e38, -0.1, -12345.6])
     assert unpack(pack(ONE, before)) == before
 
 
@@ -51,10 +67,10 @@ def noisy(chance: random.Random) -> array[float]:
     return rows
 
 
-def test_the_numbers_of_an_hour_of_noise_take_a_fifth_less_and_those_that_do_not_change_nearly_nothing() -> None:
+def test_the_numbers_of_an_hour_of_noise_take_four_tenths_less_and_those_that_do_not_change_nearly_nothing() -> None:
     series = SERIES + EXECUTED
     rows = noisy(random.Random(1))
-    assert len(pack(series, rows).packed) < 0.8 * 4 * len(rows)
+    assert len(pack(series, rows).packed) < 0.6 * 4 * len(rows)
     calm = rows[: width(series)] * HOUR
     assert len(pack(series, calm).packed) < 0.1 * 4 * len(calm)
 
