@@ -10,10 +10,10 @@ import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import libvirt
 
+from tests.benchmarks import resident
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.host import host, standing
 from tests.functional.telemetry.scraped import scrape
@@ -48,7 +48,7 @@ def run() -> Iterator[Figure]:
         scrapes = (processes.cpu_seconds(gateways) - before) / SCRAPES
         answers = _answers(agent, agents)
         memory = {
-            name: (_resident(pid, "VmRSS"), _resident(pid, "VmHWM"))
+            name: (resident.of(pid), resident.of(pid, "VmHWM"))
             for name, pid in (("agent", agents), ("gateway", gateways))
         }
     for name, goal in (("agent", 48.0), ("gateway", None)):
@@ -79,10 +79,3 @@ def _gateway(agent: Agent) -> int:
 
 def _start_paused(connection: libvirt.virConnect, number: int) -> None:
     vms.define(connection, standing(number)).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-
-
-def _resident(pid: int, field: str) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError(f"no {field}")
