@@ -54,10 +54,14 @@ class DirectoryWatch:
     def __init__(self, path: str) -> None:
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._events = -1
+        # Not select(2): it takes no descriptor from 1024 on, and the agent keeps more open than that.
+        self._poll = select.poll()
         try:
             self._events = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
             wanted = _MOVED_TO | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
             _checked(_libc.inotify_add_watch(self._events, os.fsencode(path), ctypes.c_uint32(wanted)))
+            for descriptor in (self._events, self._wakeup):
+                self._poll.register(descriptor, select.POLLIN)
         except OSError:
             self.close()
             raise
@@ -67,8 +71,7 @@ class DirectoryWatch:
 
         :raises EventsLost: if not all that happened is known.
         """
-        ready = select.select([self._events, self._wakeup], [], [])[0]
-        if self._events not in ready:
+        if self._events not in dict(self._poll.poll()):
             os.eventfd_read(self._wakeup)
             return []
         return parse(os.read(self._events, _BUFFER))

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import struct
 import threading
 from collections.abc import Iterator
@@ -48,6 +51,22 @@ def test_a_wait_can_be_ended(watch: DirectoryWatch) -> None:
     timer.start()
     assert watch.wait() == []
     timer.join()
+
+
+def test_a_watch_works_where_more_files_are_open_than_select_takes(tmp_path: Path) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
+        # As the agent has them once it keeps the counters of some 170 VMs open.
+        for _ in range(1024):
+            leaving.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        made = DirectoryWatch(str(tmp_path))
+        leaving.callback(made.close)
+        put(tmp_path, "a.xml")
+        assert made.wait() == [FileEvent("a.xml", False)]
+        made.wake()
+        assert made.wait() == []
 
 
 def test_the_end_of_the_directory_is_told(watch: DirectoryWatch, tmp_path: Path) -> None:
