@@ -112,7 +112,7 @@ def _ask_libvirt(uri: str) -> Finding:
 
 
 def pid_files(directory: str) -> Finding:
-    """Whether the PID files of libvirt's VMs can be read."""
+    """Whether the PID files of libvirt's VMs can be read; the agent learns there which VMs are being started, too."""
     try:
         # driver.pid is the daemon's own.
         count = sum(name.endswith(".pid") and name != "driver.pid" for name in os.listdir(directory))
@@ -120,7 +120,10 @@ def pid_files(directory: str) -> Finding:
         command = (
             "sudo vmqos doctor" if isinstance(error, PermissionError) else "set [libvirt] run_dir, if it is elsewhere"
         )
-        return Finding("QEMU PID files", Status.WARNING, f"{directory}: {error.strerror}", command)
+        detail = f"{directory}: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            detail += ". A VM that starts gets its ways only once it runs"
+        return Finding("QEMU PID files", Status.WARNING, detail, command)
     return Finding("QEMU PID files", Status.OK, f"{directory} can be read, {count} PID file(s)")
 
 

@@ -75,6 +75,7 @@ def test_pid_files_are_counted(tmp_path: Path) -> None:
 def test_a_missing_run_directory_is_a_warning_that_names_the_option(tmp_path: Path) -> None:
     found = host_checks.pid_files(str(tmp_path / "nothing"))
     assert found.status is Status.WARNING
+    assert found.detail.endswith("A VM that starts gets its ways only once it runs")
     assert "[libvirt] run_dir" in found.command
 
 
