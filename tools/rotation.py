@@ -310,12 +310,16 @@ def state(checkout: Path = CHECKOUT) -> Iterator[str]:
     """Whose turn it is, and what the page says, as lines for people."""
     number, why = turn(checkout)
     spread, rows = runs(), recorded(checkout)
+    here: int | None = None
+    with suppress(Mistake):
+        here = head(checkout).number
     yield f"Each run of CI has some rungs; the others are in {len(spread)} runs. Here it is run {number}: {why}."
 
     def line(when: str, rung: Rung) -> str:
         commit, at, day, _ = rows.get(str(rung), ("", "", "", ""))
-        passed = f"passed at {commit}, number {at}, on {day}" if commit else "not recorded yet"
-        return f"  {when:9} {rung!s:28} {passed}"
+        behind = f", {here - int(at)} commits ago" if commit and here is not None else ""
+        passed = f"passed at {commit}, number {at}{behind}, on {day}" if commit else "not recorded yet"
+        return f"  {when:9} {rung!s:30} {passed}"
 
     yield from (line("each run", rung) for rung in EACH_RUN)
     for index, run in enumerate(spread):

@@ -166,7 +166,7 @@ def test_what_passed_is_recorded_by_rung_and_shown(checkout: Path) -> None:
     assert rotation.record([checkout / rotation.LOG], checkout) == ["kernel:core", "kernel:milan-6.12"]
     assert rotation.recorded(checkout)["kernel:core"][:2] == (at[:10], "3")
     shown = "\n".join(rotation.state(checkout))
-    assert re.search(rf"kernel:core +passed at {at[:10]}, number 3", shown)
+    assert re.search(rf"kernel:core +passed at {at[:10]}, number 3, 0 commits ago, on", shown)
     assert re.search(r"py3 +not recorded yet", shown)
 
 
