@@ -14,6 +14,7 @@ from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
 from vmqos.agent import judge as agents_judge
 from vmqos.agent.act import control_groups, move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
+from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.reconcile import Reconciler
@@ -88,6 +89,13 @@ def a_flavor_breaks_the_agent(patch: Patch) -> None:
     patch.setattr(flavor_request, "read", read)
 
 
+def a_start_breaks_the_agent(patch: Patch) -> None:
+    def record(self: EarlyStart, starting: Any) -> Any:
+        raise KeyError("a fault of ours")
+
+    patch.setattr(EarlyStart, "_record", record)
+
+
 FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     the_default_group_is_not_shrunk: Kind.OVERLAP,
     who_grows_comes_before_who_shrinks: Kind.OVERLAP,
@@ -96,4 +104,5 @@ FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     events_are_not_heard: Kind.UNSERVED,
     every_promise_is_told_to_be_kept: Kind.WORD,
     a_flavor_breaks_the_agent: Kind.FAULT,
+    a_start_breaks_the_agent: Kind.FAULT,
 }

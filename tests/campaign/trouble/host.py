@@ -311,12 +311,8 @@ class Host:
         starting = StartingVm(vm.file, status, vm.process if forked else None)
         found: list[set[str]] = []
 
-        def begin() -> None:
-            # What goes wrong is logged, and left to the next pass: see StartWatch.
-            with contextlib.suppress(Exception):
-                found.append(agent._early.begin([starting]))
-
-        if self.act(begin):
+        # What goes wrong there is logged as its thread does, so that a fault of the agent's own is seen.
+        if self.act(lambda: agent._start_watch._guarded(lambda: found.append(agent._early.begin([starting])))):
             vm.told_early = agent if found and vm.file not in found[0] else None
 
     def watch_anew(self) -> None:
