@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from vmqos.cli.show import units
+from vmqos.cli.show import units, utc
 from vmqos.cli.show.safe_text import neutralise, squeeze
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.top import columns, data
@@ -115,7 +114,7 @@ def title(frame: Frame, terminal: Terminal, *further: str) -> Text:
     """The first line: where and when the operator looks."""
     dot = terminal.glyph(" · ", ", ")
     every = f", every {frame.interval:g} s" if frame.source == "agent" and frame.interval else ""
-    clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
+    clock = utc.time_of_day(frame.taken_at)
     when = f"{clock}{every if frame.source == 'agent' else ', resctrl'}"
     parts = filter(None, (neutralise(frame.hostname), when, *further))
     return Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
@@ -161,7 +160,7 @@ def urgent(frame: Frame, problem: str) -> list[Text]:
 def _old(frame: Frame, problem: str) -> Iterator[str]:
     """Why what is shown is older than it looks."""
     if problem:
-        clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
+        clock = utc.time_of_day(frame.taken_at)
         yield f"{problem}; what follows is of {clock}"
     elif frame.freshness.warning:
         yield frame.freshness.warning
