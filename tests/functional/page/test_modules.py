@@ -122,6 +122,28 @@ CASES: list[tuple[str, str, Any]] = [
         ".map((lane) => lane.map((one) => one.owner))",
         [["vm", "default"], ["class"]],
     ),
+    # A VM that was not counted all the time is ranked by the mean of when it was, and that is known.
+    (
+        "history.js",
+        "((history) => { history.load({interval: 10, times: [0, 10, 20, 30], vms: {a: {total: [9, 1, null, 3]},"
+        " b: {total: [1, 1, 1, 1]}}}); return ['a', 'b', 'c'].map((uuid) => [history.mean(uuid, 'total', 30),"
+        " history.known(uuid, 'total', 30)]); })(new it.History())",
+        [[2, 2 / 3], [1, 1], [None, 0]],
+    ),
+    (
+        "ranking.js",
+        "it.ranked([{uuid: 'a'}, {uuid: 'b'}, {uuid: 'c'}], {mean: (uuid) => ({a: 1, b: 3, c: null})[uuid],"
+        " known: (uuid) => ({a: 1, b: 0.5})[uuid]}).map(({vm, share, known}) => [vm.uuid, share, known])",
+        [["b", 0.75, 0.5], ["a", 0.25, 1]],
+    ),
+    (
+        "details.js",
+        "[{total: 3, local: 2, remote: 1}, {total: null, local: 2, remote: null},"
+        " {total: 3, local: null, remote: null}].map((rates) => Object.fromEntries("
+        "it.fieldsOf({caches: [], masks: {}, group: '', state: '', since: 0,"
+        " retry_in: null}, {rates, caches: {}}, {}, {values: null, reason: ''}, 0))['Bandwidth now'] ?? '')",
+        ["2 B/s local, 1 B/s remote", "2 B/s local", ""],
+    ),
     ("scale.js", "[[], [null], [3, 1, null, 2], [...Array(100).keys()]].map(it.usual)", [0, 0, 3, 98]),
     # Values that differ little are all within the scale; a burst is not, and a limit always is.
     (

@@ -43,7 +43,7 @@ function totalsOf(vms, caches, telemetry) {
     const told = (cache) => `${heldOf(cache, vms)} of ${cache.ways} promised, ${cache.free_ways} free`;
     facts.push(["L3 ways", byCache(Object.fromEntries(caches.map((cache) => [cache.id, cache])), told)]);
   }
-  if (telemetry) facts.push(["All VMs' bandwidth", trafficOf(Object.values(telemetry.vms))]);
+  if (telemetry) facts.push(["All VMs' bandwidth", trafficOf(vms.map((vm) => telemetry.vms[vm.uuid]))]);
   return facts;
 }
 
@@ -53,12 +53,14 @@ function heldOf(cache, vms) {
   return new Set(masks.flatMap(waysOf)).size;
 }
 
+/** The bandwidth of the VMs that have one, and its remote part where the machine counts that; some have no reading. */
 function trafficOf(readings) {
-  const known = readings.filter((reading) => (reading.rates?.total ?? null) !== null);
+  const known = readings.filter((reading) => (reading?.rates?.total ?? null) !== null);
   if (!known.length) return "no values";
-  const sum = (name) => known.reduce((all, reading) => all + (reading.rates[name] ?? 0), 0);
+  const sum = (name) => known.reduce((all, reading) => all + reading.rates[name], 0);
   const of = known.length < readings.length ? ` of ${known.length} of them` : "";
-  return `${rate(sum("total"))}${of}, ${rate(sum("remote"))} remote`;
+  const apart = known.every((reading) => (reading.rates.remote ?? null) !== null);
+  return `${rate(sum("total"))}${of}${apart ? `, ${rate(sum("remote"))} remote` : ""}`;
 }
 
 /** What limits of memory bandwidth are rounded up to: per cent; MB/s of the kernel's; AMD's 1/8 GB/s, 125 MB/s. */
