@@ -49,7 +49,8 @@ class Top(Documented):
     runs, reads resctrl's counters itself: then VMs have no names and no states.
 
     Two lines on top tell the host, how many promises are kept, what the VMs hold of all L3 caches, and what they move
-    to and from memory together; VMs without a number are counted there.
+    to and from memory together; VMs without a number are counted there. From the second look on they also tell what is
+    moved outside of VMs: by the host's own tasks, by those of classes, and by other programs' groups.
 
     In a terminal it goes on until q or Ctrl-C; ? tells the keys. The arrows move from VM to VM; Enter shows one VM in
     detail, all that 'vmqos vm show' knows and its live figures, and Esc leads back. / lists only the VMs that have a

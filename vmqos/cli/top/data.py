@@ -97,6 +97,7 @@ class Frame:
     :ivar source: ``agent`` or ``resctrl``.
     :ivar cache_ways: how many ways each cache has.
     :ivar cache_bytes: the size of each cache.
+    :ivar rest: bytes a second of what is in no VM's group; ``None`` where that is not known.
     :ivar notes: what is not shown, and why.
     :ivar hostname: the host's name; empty where it is not known.
     :ivar detail: all that the agent knows of the VM that the operator looks at; ``None`` where it tells nothing.
@@ -111,6 +112,7 @@ class Frame:
     rows: tuple[Row, ...]
     cache_ways: Mapping[int, int] = field(default_factory=dict)
     cache_bytes: Mapping[int, int] = field(default_factory=dict)
+    rest: float | None = None
     notes: tuple[str, ...] = ()
     age: float | None = None
     freshness: Freshness = _FRESH

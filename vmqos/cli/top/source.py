@@ -12,6 +12,7 @@ from vmqos.cli.show import freshness, fullness, vm_view
 from vmqos.cli.show.safe_text import distinct_names
 from vmqos.cli.show.units import parse_mask
 from vmqos.cli.top.data import Frame, Row
+from vmqos.cli.top.rest import Rest
 from vmqos.local_api import contract, exceptions
 from vmqos.local_api.client import AgentClient
 from vmqos.telemetry import HostReading, Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
@@ -62,6 +63,7 @@ class Source:
         self._before: Snapshot | None = None
         self._counted_at = 0.0
         self._known: dict[str, Row] = {}
+        self._rest = Rest()
 
     def look(self, detail: str = "") -> Frame:
         """One look.
@@ -108,6 +110,7 @@ class Source:
             rows=tuple(_row(vm, names, counters) for vm in vms),
             cache_ways={int(cache): ways for cache, ways in host["ways"].items()},
             cache_bytes={int(cache): size for cache, size in host["cache_bytes"].items()},
+            rest=self._rest.hear(counters),
             age=counters.get("age_seconds"),
             freshness=freshness.ask(self._agent),
         )

@@ -122,7 +122,7 @@ def title(frame: Frame, terminal: Terminal, *further: str) -> Text:
 
 
 def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
-    """What the VMs have together, of what the host has."""
+    """What the VMs have together, of what the host has, and what all else on it moves."""
     kept, made = data.promises(rows)
     promises = f", {kept} of {made} promise{'' if made == 1 else 's'} kept" if made else ""
     yield f"{len(rows)} VM{'' if len(rows) == 1 else 's'}{promises}"
@@ -132,7 +132,8 @@ def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
         of = f" of {units.size(every)}" if every else ""
         yield f"L3 {units.size(held.value)}{of} held{_left_out(held)}"
     if moved.value is not None:
-        yield f"memory {units.size(moved.value)}/s{_left_out(moved)}"
+        rest = "" if frame.rest is None else f", and {units.size(frame.rest)}/s outside of VMs"
+        yield f"memory {units.size(moved.value)}/s{_left_out(moved)}{rest}"
 
 
 def _left_out(sum_of: data.Total) -> str:

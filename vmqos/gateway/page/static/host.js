@@ -5,9 +5,10 @@ import { keyed, make, setText } from "./dom.js";
 import { byCache, count, duration, rate, size, visible, waysOf } from "./format.js";
 import { agesOf } from "./freshness.js";
 
-/** The facts as pairs of title and text. Pure. */
-export function factsOf({ health, vms, caches, capabilities, telemetry }) {
+/** The facts as pairs of title and text; `rest` is the bandwidth of what is in no VM's group (rest.js). Pure. */
+export function factsOf({ health, vms, caches, capabilities, telemetry, rest = null }) {
   const facts = totalsOf(vms, caches.filter((cache) => cache.resource === "L3"), telemetry);
+  if (rest !== null) facts.push(["Bandwidth outside of VMs", rate(rest)]);
   if (health) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
