@@ -112,13 +112,16 @@ def _heading(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> Iterator[
 
 
 def title(frame: Frame, terminal: Terminal, *further: str) -> Text:
-    """The first line: where and when the operator looks."""
+    """The first line: where and when the operator looks. How often the agent does gives way to what is further told."""
     dot = terminal.glyph(" · ", ", ")
-    every = f", every {frame.interval:g} s" if frame.source == "agent" and frame.interval else ""
-    clock = utc.time_of_day(frame.taken_at)
-    when = f"{clock}{every if frame.source == 'agent' else ', resctrl'}"
-    parts = filter(None, (neutralise(frame.hostname), when, *further))
-    return Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
+    often = f"every {frame.interval:g} s" if frame.interval else ""
+    source = often if frame.source == "agent" else "resctrl"
+    parts = [neutralise(frame.hostname), utc.time_of_day(frame.taken_at), source, *further]
+    line = Text.assemble(("vmqos top", "bold"), dot, dot.join(filter(None, parts)))
+    if further and source == often and line.cell_len > terminal.room:
+        parts.remove(often)
+        line = Text.assemble(("vmqos top", "bold"), dot, dot.join(filter(None, parts)))
+    return line
 
 
 def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
