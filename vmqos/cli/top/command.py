@@ -32,9 +32,10 @@ class Top(Documented):
     all L3 caches together and of how many it was promised, how full its ways are, and its memory bandwidth: in total,
     to the memory of its own socket (local), and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the
     kernel gives hardware events, instructions per cycle and last-level cache misses too (on AMD's processors the misses
-    are those of a core's L2); root counts these here where the agent does not. Where the processor's packages count for
-    VMs, also the power of the CPU cores (WATTS), and the share of the cycles that went by waiting for memory (STALLED).
-    VMs that are pending or degraded are marked, and listed above the others with the reason.
+    are those of a core's L2; ~1.23 is an estimate); root counts these here where the agent does not. Where the
+    processor's packages count for VMs, also the power of the CPU cores (WATTS), and the share of the cycles that went
+    by waiting for memory (STALLED). VMs that are pending or degraded are marked, and listed above the others with the
+    reason.
 
     FULLEST is the cache where the VM's ways are fullest: 0:98% means that it has filled 98 % of its ways on cache 0. A
     bar for each cache follows. A VM can lack cache on one socket while the sum over both looks half empty.

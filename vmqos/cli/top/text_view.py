@@ -34,7 +34,7 @@ HELP = (
     "2c+4d are two ways for code and four for data. ~1.5M 23s is a bandwidth of 23 seconds ago: other VMs have the "
     "hardware counters now. LIMIT is the memory bandwidth that it may have. WATTS is the power of its CPU cores, and "
     "STALLED is the share of its cycles that went by waiting for memory. MISSES/s are those of the last-level cache, "
-    "on AMD's processors those of a core's L2. A word in place of "
+    "on AMD's processors those of a core's L2; ~1.23 is an estimate. A word in place of "
     "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
