@@ -39,6 +39,6 @@ OPTIONS = [
         default=True,
         help="Whether /metrics also has the metrics that others have replaced, and the labels name, project and flavor "
         "on the metrics of a VM, so that dashboards and alerts made for them go on working. With false, the text is "
-        "about a third shorter. The next release has neither the old metrics nor this option.",
+        "shorter, by 44 % on a host with 24 L3 caches. The next release has neither the old metrics nor this option.",
     ),
 ]

@@ -17,7 +17,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vmqos.resctrl import cpuinfo
 from vmqos.telemetry import descriptors
@@ -173,6 +173,8 @@ class Counts:
     """How much was counted since the last time.
 
     :ivar known: ``False`` where nothing can be told: no thread was counted for any of that time.
+    :ivar share: of the time for which the threads ran, the share for which they had the processor's counters, 0 to 1;
+        below 1, the counts are estimates. ``None`` where they did not run.
     """
 
     cycles: int
@@ -180,6 +182,7 @@ class Counts:
     references: int
     misses: int
     known: bool
+    share: float | None = field(default=None, compare=False)
 
 
 class HardwareEvents:
@@ -236,7 +239,8 @@ class HardwareEvents:
             self._processes.pop(pid).close()
             raise
         cycles, instructions, references, misses = grown.counts
-        return Counts(cycles, instructions, references, misses, known=bool(grown.running) or not grown.enabled)
+        share = min(1.0, grown.running / grown.enabled) if grown.enabled else None
+        return Counts(cycles, instructions, references, misses, known=bool(share) or share is None, share=share)
 
 
 def _refused(error: OSError) -> HardwareEventsError:

@@ -122,6 +122,7 @@ def test_a_hostile_name_becomes_one_word_and_nothing_is_executed(
     wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == len(made), "the agent knowing the VMs")
     for name in HOSTILE.values():
         assert complete(f"vmqos vm show {name[:2]}") == ["vm", "show", name]
+    assert complete("vmqos --no-color vm show ja") == ["--no-color", "vm", "show", "ja 1"]
     assert complete("vmqos top -d 5 md:1=") == ["top", "-d", "5", "md:1=2@3"]
     assert complete("vmqos bench noisy-neighbor --neighbor-vm ja") == [
         "bench", "noisy-neighbor", "--neighbor-vm", "ja 1"

@@ -122,6 +122,47 @@ CASES: list[tuple[str, str, Any]] = [
         ".map((lane) => lane.map((one) => one.owner))",
         [["vm", "default"], ["class"]],
     ),
+    # A VM that was not counted all the time is ranked by the mean of when it was, and that is known.
+    (
+        "history.js",
+        "((history) => { history.load({interval: 10, times: [0, 10, 20, 30], vms: {a: {total: [9, 1, null, 3]},"
+        " b: {total: [1, 1, 1, 1]}}}); return ['a', 'b', 'c'].map((uuid) => [history.mean(uuid, 'total', 30),"
+        " history.known(uuid, 'total', 30)]); })(new it.History())",
+        [[2, 2 / 3], [1, 1], [None, 0]],
+    ),
+    (
+        "ranking.js",
+        "it.ranked([{uuid: 'a'}, {uuid: 'b'}, {uuid: 'c'}], {mean: (uuid) => ({a: 1, b: 3, c: null})[uuid],"
+        " known: (uuid) => ({a: 1, b: 0.5})[uuid]}).map(({vm, share, known}) => [vm.uuid, share, known])",
+        [["b", 0.75, 0.5], ["a", 0.25, 1]],
+    ),
+    # Bytes that are gone with a VM are no traffic, another group of that name is not the one before, and what has not
+    # been counted is not known.
+    (
+        "rest.js",
+        "((of, at) => [[[1, 2], [5, 8]], [[9, 2], [5, 8]], [[1, null], [5, 8]]].map(([then, now]) => it.rateBetween("
+        "at(1, {'': of('a', then)}), at(3, {'': of('a', now), new: of('b', [1e9])})))"
+        ".concat(it.rateBetween(at(1, {'': of('a', [1])}), at(3, {'': of('b', [9])})),"
+        " it.rateBetween(at(1, {'': of('a', [1])}), at(99, {'': of('a', [9])})), it.rateBetween(at(1), at(2))))"
+        "((generation, bytes) => ({generation, caches: Object.fromEntries(bytes.map((one, id) => [id,"
+        " {mbm_total_bytes: one}]))}), (taken_at, groups) => ({taken_at, host: {groups}}))",
+        [5, 3, None, None, None, None],
+    ),
+    (
+        "rest.js",
+        "((rest, groups) => [1, 1, 3].map((taken_at) => { rest.hear({taken_at, host: {groups: groups(taken_at)}});"
+        " return rest.value; }).concat((rest.hear(null), rest.value)))(new it.Rest(), (moment) => ({'': {"
+        "generation: 'a', caches: {0: {mbm_total_bytes: 10 * moment}}}}))",
+        [None, None, 10, 10],
+    ),
+    (
+        "details.js",
+        "[{total: 3, local: 2, remote: 1}, {total: null, local: 2, remote: null},"
+        " {total: 3, local: null, remote: null}].map((rates) => Object.fromEntries("
+        "it.fieldsOf({caches: [], masks: {}, group: '', state: '', since: 0,"
+        " retry_in: null}, {rates, caches: {}}, {}, {values: null, reason: ''}, 0))['Bandwidth now'] ?? '')",
+        ["2 B/s local, 1 B/s remote", "2 B/s local", ""],
+    ),
     ("scale.js", "[[], [null], [3, 1, null, 2], [...Array(100).keys()]].map(it.usual)", [0, 0, 3, 98]),
     # Values that differ little are all within the scale; a burst is not, and a limit always is.
     (

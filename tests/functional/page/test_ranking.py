@@ -68,3 +68,16 @@ def test_a_host_that_counts_no_bandwidth_has_no_ranking(host: PlayedHost, open_p
     host.missing[vm["uuid"]] = {"mbm_total_bytes": "no-counter"}
     browser = open_page()
     assert not browser.one("#moved").is_displayed()
+
+
+def test_the_mean_of_a_vm_that_was_not_counted_all_the_time_says_so(open_page: OpenPage) -> None:
+    told = open_page().value(
+        "ranking.js",
+        """((list) => {
+          const history = { mean: () => 1048576, known: (uuid) => ({ a: 1, b: 0.9, c: 0.5 })[uuid] };
+          const vms = ['a', 'b', 'c'].map((uuid) => ({ uuid, name: uuid, group: '' }));
+          new it.Ranking(document.createElement('section'), list).update(vms, history);
+          return [...list.querySelectorAll('.value')].map((value) => [value.textContent, value.title]);
+        })(document.createElement('ol'))""",
+    )
+    assert told == [["1 MiB/s", ""], ["1 MiB/s", ""], ["~1 MiB/s", "counted for 50 % of the last minute"]]

@@ -206,7 +206,17 @@ def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page
     assert " of 3 of them, " in facts["All VMs' bandwidth"]
     numbers = browser.value(
         "host.js",
-        "it.factsOf({vms: [], caches: [], telemetry: {vms: {a: {rates: {total: 3e9, remote: 1e9}}, b: {rates: "
-        "{total: 1e9, remote: 5e8}}, c: {rates: {total: null, remote: null}}}, host: {}}}).at(-1)[1]",
+        "[['a', 'b', 'c'], ['a', 'b'], ['a', 'd'], ['d'], ['a', 'in no group'], ['c']].map((uuids) => it.factsOf({"
+        "vms: uuids.map((uuid) => ({uuid})), caches: [], telemetry: {vms: {a: {rates: {total: 3e9, remote: 1e9}},"
+        " b: {rates: {total: 1e9, remote: 5e8}}, c: {rates: {total: null, remote: null}},"
+        " d: {rates: {total: 1e9, remote: null}}}, host: {}}}).at(-1)[1])",
     )
-    assert numbers == "3.7 GiB/s of 2 of them, 1.4 GiB/s remote"
+    assert numbers == [
+        "3.7 GiB/s of 2 of them, 1.4 GiB/s remote",
+        "3.7 GiB/s, 1.4 GiB/s remote",
+        # What a machine does not count is not told as 0.
+        "3.7 GiB/s",
+        "954 MiB/s",
+        "2.8 GiB/s of 1 of them, 954 MiB/s remote",
+        "no values",
+    ]

@@ -67,9 +67,24 @@ def _standing(record: VmRecord) -> tuple[str, str, str]:
     return given.state.value, given.reason.label, given.group
 
 
+def where(group: str) -> str:
+    """A control group in words."""
+    return f"the group {group}" if group else "the default group"
+
+
+def _without_reason(record: VmRecord, last: VmRecord | None) -> str:
+    """What there is to say of a change that the agent has no reason for."""
+    if last is None:
+        return ""
+    if last.request.trial and not record.request.trial:
+        return TRIAL_OVER
+    given, before = record.allocation, last.allocation
+    is_moved = given.state is before.state and given.group != before.group
+    return f"it is in {where(given.group)} now" if is_moved else ""
+
+
 def _promise(record: VmRecord, last: VmRecord | None) -> Change:
     metadata, given = record.observed.vm.metadata, record.allocation
-    is_tried_no_more = last is not None and last.request.trial and not record.request.trial
     return {
         "kind": "promise",
         "uuid": record.uuid,
@@ -78,7 +93,7 @@ def _promise(record: VmRecord, last: VmRecord | None) -> Change:
         "flavor": metadata.flavor if metadata else "",
         "state": given.state.value,
         "before": last.allocation.state.value if last is not None else "",
-        "reason": given.reason.text[:LONGEST_TEXT] or (TRIAL_OVER if is_tried_no_more else ""),
+        "reason": given.reason.text[:LONGEST_TEXT] or _without_reason(record, last),
         "reason_code": given.reason.label,
     }
 

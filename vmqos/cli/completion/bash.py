@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vmqos.cli.completion.places import Places
+from vmqos.cli.completion.places import WHOM, Places
 
 _FUNCTION = """
 _{function}_with_vms()
@@ -18,7 +18,19 @@ _{function}_with_vms()
   _get_comp_words_by_ref -n :=@ cur prev words cword
 
   local index=1 command= kind= word
-  while (( index < cword )) && [[ ${{words[index]}} != -* ]]; do
+  local -a whom=()
+  while (( index < cword )); do
+    if [[ ${{words[index]}} == -* ]]; then
+      # Before the command stand the options that all commands share, some with a value.
+      [[ -z $command ]] || break
+      case "${{words[index]}}" in
+        {whom}) whom+=("${{words[@]:index:2}}"); (( index++ )) ;;
+        {shared}) (( index++ )) ;;
+        {whom_in_one}) whom+=("${{words[index]}}") ;;
+      esac
+      (( index++ ))
+      continue
+    fi
     case "$command${{command:+ }}${{words[index]}}" in
       {beginnings}) command="$command${{command:+ }}${{words[index]}}" ;;
       *) break ;;
@@ -41,7 +53,7 @@ _{function}_with_vms()
         COMPREPLY+=("$word")
       done < <(
         if [[ $kind == names ]]; then set --; else set -- "--$kind"; fi
-        command {name} vm names "$@" "--bash=$cur" </dev/null 2>/dev/null
+        command {name} "${{whom[@]}}" vm names "$@" "--bash=$cur" </dev/null 2>/dev/null
       )
       ;;
     *) _{function} ;;
@@ -51,11 +63,12 @@ complete -F _{function}_with_vms {name}
 """
 
 
-def vm_function(name: str, vms: Mapping[str, Places]) -> str:
+def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
     """A function that completes VMs where they are named, and leaves all else to cliff's.
 
     :param name: the program's.
     :param vms: the places of each command that has some, by the command's words.
+    :param shared: those of the options that all commands share, none of which takes a VM.
     """
     parts = [command.split() for command in vms]
     beginnings = dict.fromkeys(" ".join(words[:count]) for words in parts for count in range(1, len(words) + 1))
@@ -70,6 +83,9 @@ def vm_function(name: str, vms: Mapping[str, Places]) -> str:
         function=name.replace("-", "_"),
         name=name,
         beginnings=_patterns(beginnings),
+        shared=_patterns(shared.others),
+        whom=_patterns(WHOM),
+        whom_in_one="|".join(f"{option}=*" for option in WHOM),
         values="\n".join(values),
         arguments=_patterns(command for command, places in vms.items() if places.is_argument),
     )

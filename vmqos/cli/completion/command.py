@@ -23,6 +23,8 @@ class Complete(CompleteCommand):
             if found.any:
                 vms[command] = found
         writers = {"bash": bash.vm_function, "zsh": zsh.vm_function}
-        if parsed_args.shell in writers:
-            self.app.stdout.write(writers[parsed_args.shell](parsed_args.name or self.app.NAME, vms))
+        write = writers.get(parsed_args.shell)
+        if write is not None:
+            shared = places.of_parser(self.app.parser)
+            self.app.stdout.write(write(parsed_args.name or self.app.NAME, vms, shared))
         return status

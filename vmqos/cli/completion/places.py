@@ -16,6 +16,9 @@ UUID = "UUID"
 FLAVOR = "FLAVOR"
 """The metavar of an option that takes the flavor of a running VM; as an argument it is any flavor of the cloud."""
 
+WHOM = ("--socket", "--config-file")
+"""Of the options that all commands share, those that say which agent is asked: for the completion, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Places:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cliff.complete import CompleteShellBase
 
-from vmqos.cli.completion.places import Places
+from vmqos.cli.completion.places import WHOM, Places
 
 _HEAD = """\
 #compdef {name}
@@ -50,10 +50,24 @@ _{function}_with_vms() {{
   others=({others})
 
   local command word kind=
-  for word in "${{(@)words[2,CURRENT-1]}}"; do
-    [[ $word != -* ]] || break
-    command=${{command:+$command }}$word
-    (( ${{+argument[$command]}} )) && break
+  local -a whom
+  local -i at=2
+  while (( at < CURRENT )); do
+    word=$words[at]
+    if [[ $word == -* ]]; then
+      # Before the command stand the options that all commands share, some with a value.
+      [[ -z $command ]] || break
+      if [[ " {whom} " == *" $word "* ]]; then
+        whom+=("$word" "${{(Q)words[at+1]}}")
+      elif [[ $word == ({whom_in_one}) ]]; then
+        whom+=("${{(Q)word}}")
+      fi
+      [[ " {shared} " != *" $word "* ]] || (( at++ ))
+    else
+      command=${{command:+$command }}$word
+      (( ${{+argument[$command]}} )) && break
+    fi
+    (( at++ ))
   done
   local before=$words[CURRENT-1]
   if [[ " $named[$command] " == *" $before "* ]]; then
@@ -73,7 +87,7 @@ _{function}_with_vms() {{
   fi
   local -a found option
   [[ $kind == names ]] || option=("--$kind")
-  found=("${{(@f)$(command {name} vm names $option </dev/null 2>/dev/null)}}")
+  found=("${{(@f)$(command {name} $whom vm names $option </dev/null 2>/dev/null)}}")
   # The line editor quotes what it writes into the command line.
   compadd -- "${{(@)found:#}}"
 }}
@@ -105,15 +119,19 @@ class CompleteZsh(CompleteShellBase):
         self.output.write(self.get_trailer())
 
 
-def vm_function(name: str, vms: Mapping[str, Places]) -> str:
+def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
     """A function that completes VMs where they are named, and leaves all else to the one of :class:`CompleteZsh`.
 
     :param name: the program's.
     :param vms: the places of each command that has some, by the command's words.
+    :param shared: those of the options that all commands share, none of which takes a VM.
     """
     return _VM_FUNCTION.format(
         function=name.replace("-", "_"),
         name=name,
+        shared=" ".join(shared.others),
+        whom=" ".join(WHOM),
+        whom_in_one="|".join(f"{option}=*" for option in WHOM),
         argument=_table({command: "yes" if places.is_argument else "no" for command, places in vms.items()}),
         named=_table({command: " ".join(places.named) for command, places in vms.items()}),
         uuids=_table({command: " ".join(places.uuids) for command, places in vms.items()}),

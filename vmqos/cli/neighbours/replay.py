@@ -19,7 +19,7 @@ from vmqos.cli.neighbours.output import Told, Verdicts
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
 from vmqos.cli.option_values import seconds, whole_number
 from vmqos.cli.output import Listing, as_rows, is_for_machines, terminal_of
-from vmqos.cli.show import terminal, units, vm_view
+from vmqos.cli.show import terminal, units, utc, vm_view
 from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.insight import judge
 from vmqos.local_api import contract
@@ -156,7 +156,7 @@ class Replay(Verdicts):
             return Listing.produce_output(self, parsed_args, column_names, data)
         screen = terminal_of(self)
         for number, (verdict, told) in enumerate(self._series):
-            title = f"At {verdict.at:g} s, {view.clock(verdict.answer['time'])}:"
+            title = f"At {verdict.at:g} s, {utc.clock(verdict.answer['time'])}:"
             drawn = view.draw(told.answer, told.called, told.vm, screen)
             heading = Text("\n" * (number > 0) + title, style="bold underline")
             terminal.show(Group(heading, drawn), self.app.stdout, screen)

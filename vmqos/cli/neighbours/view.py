@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group
 from rich.text import Text
 
-from vmqos.cli.show import units
+from vmqos.cli.show import units, utc
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.insight import say
@@ -69,8 +68,8 @@ def rows(found: contract.Neighbours, called: Mapping[str, str]) -> list[tuple[st
             _name(pair["culprit"], called),
             neutralise(pair["cause"]),
             f"{pair['slower']:.2f}",
-            clock(pair["since"]),
-            "" if pair["until"] is None else clock(pair["until"]),
+            utc.clock(pair["since"]),
+            "" if pair["until"] is None else utc.clock(pair["until"]),
             f"{pair['confidence']:.2f}",
             f"{pair['taken']:.0f}",
             neutralise(pair["advice"]),
@@ -181,9 +180,9 @@ def _pair(pair: contract.NeighbourPair, called: Mapping[str, str], found: contra
 
 
 def _time(pair: contract.NeighbourPair, now: float | None) -> str:
-    since = clock(pair["since"], now)
+    since = utc.clock(pair["since"], now)
     if pair["until"] is not None:
-        return f"From {since} to {clock(pair['until'], now)}: since then the other one moves less again"
+        return f"From {since} to {utc.clock(pair['until'], now)}: since then the other one moves less again"
     return f"Since {since}" + (f", for {units.duration(now - pair['since'])}" if now is not None else "")
 
 
@@ -238,15 +237,3 @@ def _name(uuid: str, called: Mapping[str, str]) -> str:
 
 def _cause(cause: str) -> str:
     return _CAUSES.get(cause, neutralise(cause))
-
-
-def clock(moment: float | None, now: float | None = None) -> str:
-    """A time of day here, with the day where that is another one than now."""
-    if moment is None:
-        return "-"
-    try:
-        found = time.localtime(moment)
-        today = time.localtime(now)[:3] == found[:3] if now is not None else False
-    except (OverflowError, ValueError, OSError):
-        return f"{moment:g}"
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", found)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from vmqos.cli import exceptions
@@ -189,7 +189,7 @@ def find(vms: Sequence[contract.Vm], wanted: str) -> contract.Vm:
 
 
 def _since(vm: contract.Vm) -> str:
-    return datetime.datetime.fromtimestamp(vm["since"]).astimezone().isoformat(" ", "seconds")
+    return datetime.fromtimestamp(vm["since"], UTC).isoformat(" ", "seconds")
 
 
 def _state(vm: contract.Vm) -> Cell:

@@ -66,8 +66,8 @@ def fitting(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> list[Colum
         Column("TOTAL/s", "total", 10, lambda row: _bandwidth(row, row.total, "total"), 3),
         Column("LOCAL/s", "local", 10, lambda row: _bandwidth(row, row.local, "local"), 6),
         Column("REMOTE/s", "remote", 10, lambda row: _bandwidth(row, row.remote, "remote"), 6),
-        Column("IPC", "ipc", 10, lambda row: number(row.ipc, "{:.2f}".format), 7),
-        Column("MISSES/s", "misses", 10, lambda row: number(row.misses, short_count), 7),
+        Column("IPC", "ipc", 10, lambda row: _executed(row, row.ipc, "{:.2f}".format), 7),
+        Column("MISSES/s", "misses", 10, lambda row: _executed(row, row.misses, short_count), 7),
         Column("WATTS", "watts", 8, lambda row: number(row.watts, "{:.1f}".format), 7),
         Column("STALLED", "stalls", 8, lambda row: number(row.stalls, "{:.0%}".format), 7),
     ]
@@ -157,6 +157,11 @@ def _bandwidth(row: Row, reading: Reading, name: str) -> Text:
     if reading.value is not None or last is None or row.measured_age is None:
         return number(reading, short_bytes)
     return Text(f"~{short_bytes(last)} {_short_age(row.measured_age)}", style="dim")
+
+
+def _executed(row: Row, reading: Reading, text: Callable[[float], str]) -> Text:
+    """What the VM's tasks executed; with a ``~`` before an estimate."""
+    return number(reading, lambda value: f"~{text(value)}" if row.is_estimate else text(value))
 
 
 def _short_age(seconds: float) -> str:

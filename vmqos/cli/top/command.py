@@ -31,10 +31,11 @@ class Top(Documented):
     data), its L2 ways and the limit of its memory bandwidth that is in force, if any VM has such, the bytes it holds of
     all L3 caches together and of how many it was promised, how full its ways are, and its memory bandwidth: in total,
     to the memory of its own socket (local), and to that of others (remote); K, M and G are KiB, MiB and GiB. Where the
-    kernel gives hardware events, instructions per cycle and last-level cache misses too; root counts these here where
-    the agent does not. Where the processor's packages count for VMs, also the power of the CPU cores (WATTS), and the
-    share of the cycles that went by waiting for memory (STALLED). VMs that are pending or degraded are marked, and
-    listed above the others with the reason.
+    kernel gives hardware events, instructions per cycle and last-level cache misses too (on AMD's processors the misses
+    are those of a core's L2; ~1.23 is an estimate); root counts these here where the agent does not. Where the
+    processor's packages count for VMs, also the power of the CPU cores (WATTS), and the share of the cycles that went
+    by waiting for memory (STALLED). VMs that are pending or degraded are marked, and listed above the others with the
+    reason.
 
     FULLEST is the cache where the VM's ways are fullest: 0:98% means that it has filled 98 % of its ways on cache 0. A
     bar for each cache follows. A VM can lack cache on one socket while the sum over both looks half empty.
@@ -49,7 +50,8 @@ class Top(Documented):
     runs, reads resctrl's counters itself: then VMs have no names and no states.
 
     Two lines on top tell the host, how many promises are kept, what the VMs hold of all L3 caches, and what they move
-    to and from memory together; VMs without a number are counted there.
+    to and from memory together; VMs without a number are counted there. From the second look on they also tell what is
+    moved outside of VMs: by the host's own tasks, by those of classes, and by other programs' groups.
 
     In a terminal it goes on until q or Ctrl-C; ? tells the keys. The arrows move from VM to VM; Enter shows one VM in
     detail, all that 'vmqos vm show' knows and its live figures, and Esc leads back. / lists only the VMs that have a

@@ -17,6 +17,9 @@ from vmqos.telemetry import Missing, Reading
 UNKNOWN = Reading.none(Missing.NOT_MONITORED)
 _FRESH = Freshness()
 
+NEARLY_ALL = 0.99
+"""Of the time: a share of the processor's counters from which on nothing is said of estimates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -42,6 +45,8 @@ class Row:
     :ivar measured_age: how many seconds ago that was; ``None`` without one.
     :ivar ipc: instructions per cycle.
     :ivar misses: last-level cache misses a second.
+    :ivar share: of the time for which the VM's tasks ran, the share for which both were counted, 0 to 1; ``None`` where
+        they did not run, or nothing counts them.
     :ivar watts: what the CPU cores use for it, where packages count that.
     :ivar stalls: the share of its cycles that were spent waiting for loads which the last-level cache did not have,
         0 to 1, where packages count that.
@@ -74,6 +79,7 @@ class Row:
     measured_age: float | None = None
     ipc: Reading = UNKNOWN
     misses: Reading = UNKNOWN
+    share: float | None = None
     watts: Reading = UNKNOWN
     stalls: Reading = UNKNOWN
 
@@ -81,6 +87,11 @@ class Row:
     def title(self) -> str:
         """What to call it."""
         return self.name or neutralise(self.uuid)
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the instructions per cycle and the misses are estimates: others had the counters for a part."""
+        return self.share is not None and self.share < NEARLY_ALL
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -97,6 +108,7 @@ class Frame:
     :ivar source: ``agent`` or ``resctrl``.
     :ivar cache_ways: how many ways each cache has.
     :ivar cache_bytes: the size of each cache.
+    :ivar rest: bytes a second of what is in no VM's group; ``None`` where that is not known.
     :ivar notes: what is not shown, and why.
     :ivar hostname: the host's name; empty where it is not known.
     :ivar detail: all that the agent knows of the VM that the operator looks at; ``None`` where it tells nothing.
@@ -111,6 +123,7 @@ class Frame:
     rows: tuple[Row, ...]
     cache_ways: Mapping[int, int] = field(default_factory=dict)
     cache_bytes: Mapping[int, int] = field(default_factory=dict)
+    rest: float | None = None
     notes: tuple[str, ...] = ()
     age: float | None = None
     freshness: Freshness = _FRESH
@@ -255,6 +268,7 @@ FIELDS: Mapping[str, Callable[[Row], Any]] = {
     "measured_age_seconds": lambda row: row.measured_age,
     "core_watts": lambda row: row.watts.value,
     "llc_miss_stalls": lambda row: row.stalls.value,
+    "hardware_events_share": lambda row: row.share,
 }
 """The fields of a row for programs, named as in the agent's API where it has them."""
 

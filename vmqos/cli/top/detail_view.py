@@ -47,12 +47,13 @@ def draw(frame: Frame, row: Row, terminal: Terminal, problem: str = "") -> tuple
 def _figures(frame: Frame, row: Row, terminal: Terminal) -> Mapping[str, Any]:
     """What is counted of it, now."""
     figures: dict[str, Any] = {}
+    part = f", an estimate from {row.share:.0%} of its time" if row.share is not None and row.is_estimate else ""
     for title, reading, text in (
         ("Memory bandwidth", row.total, _speed),
         ("  to its own socket", row.local, _speed),
         ("  to other sockets", row.remote, _speed),
-        ("Instructions per cycle", row.ipc, "{:.2f}".format),
-        ("LLC misses", row.misses, lambda value: f"{columns.short_count(value)} a second"),
+        ("Instructions per cycle", row.ipc, lambda value: f"{value:.2f}{part}"),
+        ("LLC misses", row.misses, lambda value: f"{columns.short_count(value)} a second{part}"),
         ("Power of the cores", row.watts, "{:.1f} W".format),
         ("Stalled on memory", row.stalls, "{:.0%} of its cycles".format),
     ):

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vmqos.cli.show import freshness, fullness, vm_view
 from vmqos.cli.show.safe_text import distinct_names
 from vmqos.cli.show.units import parse_mask
-from vmqos.cli.top.data import Frame, Row
+from vmqos.cli.top.data import NEARLY_ALL, Frame, Row
+from vmqos.cli.top.rest import Rest
 from vmqos.local_api import contract, exceptions
 from vmqos.local_api.client import AgentClient
 from vmqos.telemetry import HostReading, Missing, Rates, Reading, Snapshot, Sweeper, VmReading, rates
@@ -34,9 +35,6 @@ _WHY_NOT = {
 
 _ENERGY, _CYCLES, _STALLS = "core_energy", "unhalted_core_cycles", "stalls_llc_miss"
 """What packages count: joules, cycles, and those of the cycles that were spent waiting for memory."""
-
-_NEARLY_ALL = 0.99
-"""Of the time: a share of the processor's counters from which on nothing is said of estimates."""
 
 _OLD_EVENTS = 5.0
 """Seconds up to which hardware events are never called old."""
@@ -62,6 +60,7 @@ class Source:
         self._before: Snapshot | None = None
         self._counted_at = 0.0
         self._known: dict[str, Row] = {}
+        self._rest = Rest()
 
     def look(self, detail: str = "") -> Frame:
         """One look.
@@ -108,6 +107,7 @@ class Source:
             rows=tuple(_row(vm, names, counters) for vm in vms),
             cache_ways={int(cache): ways for cache, ways in host["ways"].items()},
             cache_bytes={int(cache): size for cache, size in host["cache_bytes"].items()},
+            rest=self._rest.hear(counters),
             age=counters.get("age_seconds"),
             freshness=freshness.ask(self._agent),
         )
@@ -132,7 +132,7 @@ class Source:
             return self._count(frame, pids, why)
         self._stop_counting()
         rows = tuple(_with_agents_events(row, told["vms"].get(row.uuid)) for row in frame.rows)
-        return replace(frame, rows=rows, notes=(*frame.notes, *_remarks(told)))
+        return replace(frame, rows=rows, notes=(*frame.notes, *_remarks(told), *_estimates(rows)))
 
     def _count(self, frame: Frame, pids: Mapping[str, int], why_not_the_agent: str) -> Frame:
         if self._events is None:
@@ -145,7 +145,7 @@ class Source:
             note = _no_events(why_not_the_agent or self._events.unavailable)
             return replace(frame, rows=uncounted, notes=(*frame.notes, note))
         rows = tuple(_with_events(row, counted.get(pids[row.uuid]), seconds) for row in frame.rows)
-        return replace(frame, rows=rows)
+        return replace(frame, rows=rows, notes=(*frame.notes, *_estimates(rows)))
 
     def _look_at_resctrl(self, why: str) -> Frame:
         now = self._sweeper.sweep()
@@ -176,11 +176,15 @@ def _no_perf(told: contract.HardwareEvents) -> str:
 
 def _remarks(told: contract.HardwareEvents) -> Iterator[str]:
     """What has to be known of the agent's counts."""
-    age, shares = told["age_seconds"], (vm["share"] for vm in told["vms"].values())
-    least = min((share for share in shares if share is not None), default=1.0)
+    age = told["age_seconds"]
     if age is not None and age > max(3 * told["interval"], _OLD_EVENTS):
         yield f"IPC and LLC misses are {age:.0f} s old"
-    if least < _NEARLY_ALL:
+
+
+def _estimates(rows: Iterable[Row]) -> Iterator[str]:
+    """A sentence, where other programs had the processor's counters, too."""
+    least = min((row.share for row in rows if row.share is not None), default=1.0)
+    if least < NEARLY_ALL:
         had = f"one VM had them for {100 * least:.0f} % of the time"
         yield f"IPC and LLC misses are estimates: another program uses the processor's counters, too, and {had}"
 
@@ -196,7 +200,7 @@ def _with_agents_events(row: Row, told: contract.VmHardwareEvents | None) -> Row
         return replace(row, ipc=unknown, misses=unknown)
     # A VM that executed nothing has no instructions per cycle.
     ipc = Reading(instructions / cycles) if cycles else Reading.none(Missing.UNAVAILABLE)
-    return replace(row, ipc=ipc, misses=Reading(misses))
+    return replace(row, ipc=ipc, misses=Reading(misses), share=told["share"])
 
 
 def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:
@@ -205,7 +209,7 @@ def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:
         return replace(row, ipc=unknown, misses=unknown)
     # A VM that executed nothing has no instructions per cycle.
     ipc = Reading(counts.instructions / counts.cycles) if counts.cycles else Reading.none(Missing.UNAVAILABLE)
-    return replace(row, ipc=ipc, misses=Reading(counts.misses / seconds))
+    return replace(row, ipc=ipc, misses=Reading(counts.misses / seconds), share=counts.share)
 
 
 def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetry | None) -> Row:

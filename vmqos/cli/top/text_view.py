@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from vmqos.cli.show import units
+from vmqos.cli.show import units, utc
 from vmqos.cli.show.safe_text import neutralise, squeeze
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.top import columns, data
@@ -34,7 +33,8 @@ HELP = (
     "FULLEST is the cache where its ways are fullest, and how full they are there; then comes a bar for each cache. "
     "2c+4d are two ways for code and four for data. ~1.5M 23s is a bandwidth of 23 seconds ago: other VMs have the "
     "hardware counters now. LIMIT is the memory bandwidth that it may have. WATTS is the power of its CPU cores, and "
-    "STALLED is the share of its cycles that went by waiting for memory. A word in place of "
+    "STALLED is the share of its cycles that went by waiting for memory. MISSES/s are those of the last-level cache, "
+    "on AMD's processors those of a core's L2; ~1.23 is an estimate. A word in place of "
     "a number is the reason why there is none; see 'vmqos help top'.",
 )
 
@@ -112,17 +112,20 @@ def _heading(frame: Frame, rows: Sequence[Row], terminal: Terminal) -> Iterator[
 
 
 def title(frame: Frame, terminal: Terminal, *further: str) -> Text:
-    """The first line: where and when the operator looks."""
+    """The first line: where and when the operator looks. How often the agent does gives way to what is further told."""
     dot = terminal.glyph(" · ", ", ")
-    every = f", every {frame.interval:g} s" if frame.source == "agent" and frame.interval else ""
-    clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
-    when = f"{clock}{every if frame.source == 'agent' else ', resctrl'}"
-    parts = filter(None, (neutralise(frame.hostname), when, *further))
-    return Text.assemble(("vmqos top", "bold"), dot, dot.join(parts))
+    often = f"every {frame.interval:g} s" if frame.interval else ""
+    source = often if frame.source == "agent" else "resctrl"
+    parts = [neutralise(frame.hostname), utc.time_of_day(frame.taken_at), source, *further]
+    line = Text.assemble(("vmqos top", "bold"), dot, dot.join(filter(None, parts)))
+    if further and source == often and line.cell_len > terminal.room:
+        parts.remove(often)
+        line = Text.assemble(("vmqos top", "bold"), dot, dot.join(filter(None, parts)))
+    return line
 
 
 def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
-    """What the VMs have together, of what the host has."""
+    """What the VMs have together, of what the host has, and what all else on it moves."""
     kept, made = data.promises(rows)
     promises = f", {kept} of {made} promise{'' if made == 1 else 's'} kept" if made else ""
     yield f"{len(rows)} VM{'' if len(rows) == 1 else 's'}{promises}"
@@ -132,7 +135,8 @@ def _totals(frame: Frame, rows: Sequence[Row]) -> Iterator[str]:
         of = f" of {units.size(every)}" if every else ""
         yield f"L3 {units.size(held.value)}{of} held{_left_out(held)}"
     if moved.value is not None:
-        yield f"memory {units.size(moved.value)}/s{_left_out(moved)}"
+        rest = "" if frame.rest is None else f", and {units.size(frame.rest)}/s outside of VMs"
+        yield f"memory {units.size(moved.value)}/s{_left_out(moved)}{rest}"
 
 
 def _left_out(sum_of: data.Total) -> str:
@@ -161,7 +165,7 @@ def urgent(frame: Frame, problem: str) -> list[Text]:
 def _old(frame: Frame, problem: str) -> Iterator[str]:
     """Why what is shown is older than it looks."""
     if problem:
-        clock = time.strftime("%H:%M:%S", time.localtime(frame.taken_at))
+        clock = utc.time_of_day(frame.taken_at)
         yield f"{problem}; what follows is of {clock}"
     elif frame.freshness.warning:
         yield frame.freshness.warning

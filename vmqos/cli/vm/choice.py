@@ -27,8 +27,10 @@ def none_of(vms: Collection[contract.Vm], states: Collection[str], flavors: Coll
     if not vms:
         return "No VM runs here."
     if flavors and known.isdisjoint(flavors):
-        running = ", ".join(sorted(map(neutralise, known)))
-        return f"No VM of the flavor {_either(flavors)} runs here; the flavors that do are: {running}."
+        # A VM that Nova did not make has none.
+        running = ", ".join(sorted(map(neutralise, filter(None, known))))
+        others = f"the flavors that do are: {running}" if running else "no VM here has a flavor"
+        return f"No VM of the flavor {_either(flavors)} runs here; {others}."
     of = f" of the flavor {_either(flavors)}" if flavors else ""
     return f"No running VM{of} is in the state {_either(states)}."
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from vmqos.cli.live.looker import Looker
 from vmqos.cli.live.screen import Screen
+from vmqos.cli.show import utc
 from vmqos.cli.show.freshness import Freshness
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
@@ -175,7 +176,7 @@ class View:
 
     def _heading(self, look: Seen, problem: str, terminal: Terminal) -> Iterator[Text]:
         dot = terminal.glyph(" · ", ", ")
-        clock = time.strftime("%H:%M:%S", time.localtime(look.taken_at))
+        clock = utc.time_of_day(look.taken_at)
         host = f"{dot}{neutralise(look.freshness.hostname)}" if look.freshness.hostname else ""
         yield Text.assemble((self._command, "bold"), f"{host}{dot}{clock}, every {self.delay:g} s")
         if problem:

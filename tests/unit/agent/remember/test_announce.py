@@ -46,6 +46,17 @@ def test_a_state_that_changed_is_logged_with_the_number_of_its_event(caplog: pyt
     ]
 
 
+@pytest.mark.parametrize(
+    ("group", "where"), [("vmqos.shared-2", "the group vmqos.shared-2"), ("", "the default group")]
+)
+def test_another_group_alone_is_logged_with_the_number_of_its_event(
+    caplog: pytest.LogCaptureFixture, group: str, where: str
+) -> None:
+    ((level, text, fields),) = told(caplog, standing(PromiseState.KEPT), standing(PromiseState.KEPT, group=group))
+    assert (level, text) == ("INFO", f"VM {UUID} (instance-1): kept, now in {where}")
+    assert fields["VMQOS_EVENT"] == "3"
+
+
 def test_a_vm_that_comes_is_logged_with_its_first_state(caplog: pytest.LogCaptureFixture) -> None:
     ((level, _, fields),) = told(caplog, None, standing(PromiseState.DEGRADED, Reason(Code.REFUSED, "refused")))
     assert (level, fields["VMQOS_EVENT"]) == ("WARNING", "2")

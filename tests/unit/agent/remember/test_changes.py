@@ -41,7 +41,12 @@ def test_a_vm_that_goes_has_ended() -> None:
         (standing(PromiseState.KEPT), None),
         (standing(PromiseState.DEGRADED, Reason(Code.REFUSED, "refused")), ("degraded", "kept", "refused")),
         (standing(PromiseState.KEPT, Reason(Code.ROUNDED_UP, "rounded")), ("kept", "kept", "rounded")),
-        (standing(PromiseState.KEPT, group="vmqos.shared-2"), ("kept", "kept", "")),
+        (
+            standing(PromiseState.KEPT, group="vmqos.shared-2"),
+            ("kept", "kept", "it is in the group vmqos.shared-2 now"),
+        ),
+        (standing(PromiseState.KEPT, group=""), ("kept", "kept", "it is in the default group now")),
+        (standing(PromiseState.NONE, group=""), ("none", "kept", "")),
     ],
 )
 def test_a_promise_changes_with_its_state_its_reason_or_its_group(

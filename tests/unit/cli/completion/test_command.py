@@ -34,22 +34,60 @@ def test_every_command_that_takes_a_vm_completes_it(run: Run) -> None:
     assert "vm names" not in run("complete", "--shell", "none").out
 
 
-@pytest.mark.parametrize(
-    "typed",
-    ["vmqos size --flavor ", "vmqos size web-1 --flavor ", "vmqos vm list --flavor ", "vmqos vm list --long --flavor "],
-)
-def test_bash_asks_for_the_flavors_of_the_vms_where_one_is_to_be_named(typed: str, run: Run, tmp_path: Path) -> None:
+def asked_by_bash(typed: str, run: Run) -> str:
+    """What bash asks the program for, for the next word; nothing where cliff's function completes it."""
     # bash-completion's own function is not here to be had: it tells the words that were typed.
     script = f"""
         _get_comp_words_by_ref() {{ words=({typed} ''); cword=$((${{#words[@]}} - 1)); prev=${{words[cword-1]}}; }}
         vmqos() {{ echo "$*"; }}
         command() {{ "$@"; }}
         {run("complete").out}
+        _vmqos() {{ COMPREPLY=(); }}
         _vmqos_with_vms
         printf '%s\n' "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("vm names --flavors --bash=\n", "")
+    assert done.stderr == ""
+    return done.stdout.removesuffix("\n")
+
+
+def asked_by_zsh(typed: str, run: Run) -> str:
+    """The same of zsh."""
+    script = f"""
+        words=({typed} ''); CURRENT=$#words; PREFIX=
+        _files() {{ }}
+        vmqos() {{ echo "$*"; }}
+        command() {{ "$@"; }}
+        compadd() {{ shift; print -rl -- "$@" }}
+        {run("complete", "--shell", "zsh").out.replace("_vmqos_words() {", "_vmqos_words() { return; ")}
+    """
+    done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.stdout.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("vmqos size --flavor", "vm names --flavors"),
+        ("vmqos size web-1 --flavor", "vm names --flavors"),
+        ("vmqos vm list --flavor", "vm names --flavors"),
+        ("vmqos vm list --long --flavor", "vm names --flavors"),
+        ("vmqos vm show", "vm names"),
+        ("vmqos top web-1", "vm names"),
+        # Options that all commands share stand before the command; some of them say whom to ask.
+        ("vmqos --no-color vm show", "vm names"),
+        ("vmqos -v --log-file vm vm show", "vm names"),
+        ("vmqos --socket /run/a --no-color vm show", "--socket /run/a vm names"),
+        ("vmqos --socket=/run/a --config-file b top", "--socket=/run/a --config-file b vm names"),
+        ("vmqos --socket", ""),
+        ("vmqos top --sort", ""),
+    ],
+)
+def test_a_shell_asks_for_the_vms_where_one_is_to_be_named(typed: str, asked: str, run: Run) -> None:
+    in_bash = asked_by_bash(typed, run)
+    assert in_bash == (f"{asked} --bash=" if asked else "")
+    assert asked_by_zsh(typed, run) == asked
 
 
 def test_another_name_of_the_program_is_completed_too(run: Run) -> None:

@@ -49,7 +49,8 @@ def test_what_is_over_is_said_in_the_past_and_does_not_count(agent: FakeAgent, r
     out = run("neighbours").out
     assert out.startswith("No VM slows another now, as far as can be seen.\n")
     assert "web-1 was slowed by batch, through the cache\n  Its work took 2.0 times as long.\n" in out
-    assert re.search(r"  From \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: since then the other one moves less again\. Conf", out)
+    clock = r"\d\d:\d\d:\d\d UTC"
+    assert re.search(rf"  From {clock} to {clock}: since then the other one moves less again\. Conf", out)
     assert run("neighbours", "web-1").out.startswith(
         "No VM slows web-1 now, and it slows none, as far as can be seen.\n"
     )

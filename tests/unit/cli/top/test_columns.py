@@ -76,6 +76,11 @@ def test_power_and_stalls_have_columns_where_any_vm_has_them() -> None:
         assert lines[2].split()[-1] == "MISSES/s"
 
 
+@pytest.mark.parametrize(("share", "cells"), [(None, "1.23 12K"), (0.995, "1.23 12K"), (0.6, "~1.23 ~12K")])
+def test_an_estimate_of_what_was_executed_looks_like_one(share: float | None, cells: str) -> None:
+    assert text(frame(row("web-1", share=share)), Terminal(False, 140))[3].split()[-2:] == cells.split()
+
+
 def test_a_pipe_has_every_column_and_every_word() -> None:
     shown = frame(row("x" * 60, state="pending", reason=REASON * 4))
     lines = text(shown, Terminal(False, 40, bounded=False))

@@ -220,6 +220,13 @@ def test_what_vms_execute_is_the_agents_and_nothing_is_counted_here(
         "IPC and LLC misses are estimates: another program uses the processor's counters, too, and one VM had them"
     )
     assert shown["notes"] == [f"{estimates} for 75 % of the time"]
+    assert {vm["instance_name"]: vm["hardware_events_share"] for vm in shown["vms"]} == {
+        "web-1": 1.0,
+        "huge": 0.75,
+        "db-1": None,
+        "batch": None,
+        "plain": None,
+    }
 
 
 def test_events_that_are_old_are_told_with_their_age(agent: FakeAgent, run: Run) -> None:
@@ -254,11 +261,16 @@ def test_what_the_agent_does_not_count_is_counted_here_if_it_can_be(
     shown, found = executed(run)
     assert (shown["notes"], found["web-1"][0]) == ([], 0.5)
     assert perf.descriptors == 0
+    # Where another program has the counters for a part of the time, that is said of what is counted here, too.
+    monkeypatch.setattr(perf, "read", lambda descriptor, most: _said(next(counts), enabled=4))
+    shown, found = executed(run)
+    assert (shown["vms"][0]["hardware_events_share"], found["web-1"][0]) == (0.25, 0.5)
+    assert shown["notes"][0].endswith("and one VM had them for 25 % of the time")
 
 
-def _said(times: int) -> bytes:
-    """Each time it is asked, a group of four has counted on."""
-    return struct.pack("7Q", 4, *(number * times for number in (1, 1, 1000, 500, 20, 10)))
+def _said(times: int, enabled: int = 1) -> bytes:
+    """Each time it is asked, a group of four has counted on; ``enabled`` times as long as it had the counters."""
+    return struct.pack("7Q", 4, *(number * times for number in (enabled, 1, 1000, 500, 20, 10)))
 
 
 OLD = {"ages": {"vms": 0.5, "pass": 0.5, "counters": 75.0}, "stale": ["counters"]}

@@ -40,6 +40,12 @@ def frame(**fields: Any) -> Frame:
     return Frame(1794000000.0, 2.0, "agent", (row(),), cache_ways={0: 11, 1: 11}, **fields)
 
 
+def test_an_estimate_says_from_what_part_of_the_time() -> None:
+    shown = "\n".join(text(frame(detail=detail()), row(share=0.6)))
+    assert "1.23, an estimate from 60% of its time" in shown
+    assert "estimate" not in "\n".join(text(frame(detail=detail()), row(share=1.0)))
+
+
 def test_live_figures_come_first_and_then_what_vm_show_knows() -> None:
     lines = text(frame(detail=detail(), hostname="compute-7"), row())
     assert lines[0].startswith("vmqos top, compute-7, ")

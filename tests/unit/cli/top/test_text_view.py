@@ -35,6 +35,14 @@ def test_the_heading_tells_the_caches_and_what_all_vms_have_together() -> None:
     assert trouble == "? pending c: no way"
 
 
+def test_the_heading_leaves_out_how_often_the_agent_looks_before_it_takes_a_second_line() -> None:
+    shown = replace(frame(row("a")), hostname="compute-1017")
+    for width, often in ((90, ", every 2 s"), (80, "")):
+        first, second = text(shown, Terminal(False, width))[:2]
+        assert first.startswith("vmqos top, compute-1017, ")
+        assert first.endswith(f" UTC{often}, 2 L3 caches of 11 ways, 16.5 MiB") and second.startswith("1 VM, ")
+
+
 def test_a_machine_whose_caches_differ_tells_each_kind() -> None:
     shown = frame(cache_ways={0: 11, 1: 11, 2: 16}, cache_bytes={0: MIB, 1: MIB})
     assert text(shown)[0].endswith(", 2 L3 caches of 11 ways, 1 MiB; 1 L3 cache of 16 ways")

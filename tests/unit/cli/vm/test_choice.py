@@ -80,6 +80,16 @@ def test_people_are_told_for_whom_a_list_is_empty(
     assert run("vm", "list", *words, "-f", "value").out == ""
 
 
+def test_a_vm_without_a_flavor_is_no_flavor_that_runs(agent: FakeAgent, run: Run) -> None:
+    vms = agent.answers["/v1/vms"]["vms"]
+    vms[0]["flavor"] = ""
+    told = run("vm", "list", "--flavor", "m1").out
+    assert told == "No VM of the flavor 'm1' runs here; the flavors that do are: m1.cache.\n"
+    for vm in vms:
+        vm["flavor"] = ""
+    assert run("vm", "list", "--flavor", "m1").out == "No VM of the flavor 'm1' runs here; no VM here has a flavor.\n"
+
+
 def test_people_are_told_that_no_vm_runs(agent: FakeAgent, run: Run) -> None:
     agent.answers["/v1/vms"] = {"vms": []}
     assert run("vm", "list").out == "No VM runs here.\n"

@@ -78,9 +78,8 @@ export function fieldsOf(vm, reading, counted, executed, now) {
     const promised = new Map(fullness(reading, counted).map((one) => [one.cache, one]));
     const told = (events, cache) => occupancy(events.llc_occupancy ?? null, promised.get(cache));
     fields.push(["Occupancy by cache", eachCache(reading.caches, told)]);
-    if (reading.rates?.local !== null && reading.rates?.local !== undefined) {
-      fields.push(["Bandwidth now", `${rate(reading.rates.local)} local, ${rate(reading.rates.remote ?? 0)} remote`]);
-    }
+    const parts = ["local", "remote"].filter((name) => (reading.rates?.[name] ?? null) !== null);
+    fields.push(["Bandwidth now", parts.map((name) => `${rate(reading.rates[name])} ${name}`).join(", ")]);
     if (lastMeasured(reading)) fields.push(["Bandwidth before", lastMeasured(reading)]);
     for (const [event, reason] of Object.entries(reading.missing ?? {})) {
       fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);

@@ -148,6 +148,13 @@ export class History {
     return found.length ? mean(found) : null;
   }
 
+  /** The share of the samples of the last seconds that have a value of a series, 0 to 1. */
+  known(uuid, name, seconds) {
+    const since = Math.max(0, this.times.findIndex((time) => time > this.latest - seconds));
+    const found = this.values(uuid, name).slice(since);
+    return found.filter((value) => value !== null).length / (found.length || 1);
+  }
+
   /** The greatest of the VMs' usual values of a series: one VM's burst does not make all VMs' lines flat. */
   greatest(name) {
     return Math.max(0, ...[...this.vms.values()].map((series) => usual(series[name])));

@@ -5,9 +5,10 @@ import { keyed, make, setText } from "./dom.js";
 import { byCache, count, duration, rate, size, visible, waysOf } from "./format.js";
 import { agesOf } from "./freshness.js";
 
-/** The facts as pairs of title and text. Pure. */
-export function factsOf({ health, vms, caches, capabilities, telemetry }) {
+/** The facts as pairs of title and text; `rest` is the bandwidth of what is in no VM's group (rest.js). Pure. */
+export function factsOf({ health, vms, caches, capabilities, telemetry, rest = null }) {
   const facts = totalsOf(vms, caches.filter((cache) => cache.resource === "L3"), telemetry);
+  if (rest !== null) facts.push(["Bandwidth outside of VMs", rate(rest)]);
   if (health) {
     facts.push(["Agent", `${visible(health.version)}, up ${duration(health.uptime_seconds)}`]);
     facts.push(["Last pass", `${health.last_pass_ms.toFixed(health.last_pass_ms < 10 ? 1 : 0)} ms`]);
@@ -43,7 +44,7 @@ function totalsOf(vms, caches, telemetry) {
     const told = (cache) => `${heldOf(cache, vms)} of ${cache.ways} promised, ${cache.free_ways} free`;
     facts.push(["L3 ways", byCache(Object.fromEntries(caches.map((cache) => [cache.id, cache])), told)]);
   }
-  if (telemetry) facts.push(["All VMs' bandwidth", trafficOf(Object.values(telemetry.vms))]);
+  if (telemetry) facts.push(["All VMs' bandwidth", trafficOf(vms.map((vm) => telemetry.vms[vm.uuid]))]);
   return facts;
 }
 
@@ -53,12 +54,14 @@ function heldOf(cache, vms) {
   return new Set(masks.flatMap(waysOf)).size;
 }
 
+/** The bandwidth of the VMs that have one, and its remote part where the machine counts that; some have no reading. */
 function trafficOf(readings) {
-  const known = readings.filter((reading) => (reading.rates?.total ?? null) !== null);
+  const known = readings.filter((reading) => (reading?.rates?.total ?? null) !== null);
   if (!known.length) return "no values";
-  const sum = (name) => known.reduce((all, reading) => all + (reading.rates[name] ?? 0), 0);
+  const sum = (name) => known.reduce((all, reading) => all + reading.rates[name], 0);
   const of = known.length < readings.length ? ` of ${known.length} of them` : "";
-  return `${rate(sum("total"))}${of}, ${rate(sum("remote"))} remote`;
+  const apart = known.every((reading) => (reading.rates.remote ?? null) !== null);
+  return `${rate(sum("total"))}${of}${apart ? `, ${rate(sum("remote"))} remote` : ""}`;
 }
 
 /** What limits of memory bandwidth are rounded up to: per cent; MB/s of the kernel's; AMD's 1/8 GB/s, 125 MB/s. */

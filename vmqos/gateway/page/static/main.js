@@ -18,6 +18,7 @@ import { Numbers } from "./marks.js";
 import { toldApart } from "./names.js";
 import { changes, tell } from "./news.js";
 import { Ranking } from "./ranking.js";
+import { Rest } from "./rest.js";
 import { Sizes } from "./sizes.js";
 import { Slowed } from "./slowed.js";
 import { VmTable } from "./vmtable.js";
@@ -35,6 +36,7 @@ const known = new Known();
 const history = new History();
 const day = new Day();
 const executed = new Executed();
+const rest = new Rest();
 const sizes = new Sizes();
 const parts = { none: part("no-vms"), away: part("away"), number: part("vms-count"), find: part("find") };
 const showAddress = (step) => {
@@ -80,6 +82,7 @@ async function look() {
     if (answers.executed) executed.hear(answers.executed, now);
     if (answers.slowed) slowed.hear(answers.slowed, now);
     await remember(answers.telemetry.value);
+    rest.hear(answers.telemetry.value);
     if (answers.events) events.hear(answers.events, health);
     answered = shownOf(answers.health.value, Date.now() / 1000);
     setText(part("time"), moment(answered));
@@ -138,7 +141,7 @@ function render(answers) {
   slowed.update(vms, now);
   changeList.update(events.known, vms, events.areTold);
   ranking.update(vms, history);
-  host.update(part("host"), { health, vms, caches, capabilities, telemetry });
+  host.update(part("host"), { health, vms, caches, capabilities, telemetry, rest: rest.value });
   if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
   table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, executed, sizes, events: events.known });

@@ -2,7 +2,7 @@
 // Who moves most to and from memory: a neighbour that does is the first to be asked.
 
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { rate } from "./format.js";
+import { portion, rate } from "./format.js";
 import { nameOf } from "./names.js";
 
 /** Seconds of the mean: a rate of one second would change places with every look. */
@@ -10,14 +10,20 @@ export const SECONDS = 60;
 
 const MOST = 5;
 
-/** The VMs that moved most in the last minute, as `{ vm, mean, share }`: bytes a second, and 0 to 1 of all VMs'. Pure. */
+/** The share of the minute's samples from which on nothing is said of those that have no value. */
+const NEARLY_ALL = 0.9;
+
+/**
+ * The VMs that moved most in the last minute, as `{ vm, mean, share, known }`: bytes a second, 0 to 1 of all VMs', and for
+ * which share of the minute it was counted: not for all of it where VMs take turns to have hardware counters. Pure.
+ */
 export function ranked(vms, history) {
   const means = vms.map((vm) => ({ vm, mean: history.mean(vm.uuid, "total", SECONDS) })).filter(({ mean }) => mean !== null);
   const all = means.reduce((sum, { mean }) => sum + mean, 0);
   return means
     .sort((one, other) => other.mean - one.mean)
     .slice(0, MOST)
-    .map(({ vm, mean }) => ({ vm, mean, share: all ? mean / all : 0 }));
+    .map(({ vm, mean }) => ({ vm, mean, share: all ? mean / all : 0, known: history.known(vm.uuid, "total", SECONDS) }));
 }
 
 export class Ranking {
@@ -46,12 +52,13 @@ export class Ranking {
     return make("li", {}, name, bar, make("span", { class: "value" }), make("span", { class: "dim" }));
   }
 
-  #update(line, { vm, mean, share }) {
+  #update(line, { vm, mean, share, known }) {
     const [name, bar, value, part] = line.children;
     setAttribute(line, "data-group", vm.group || null);
     setText(name.firstChild, nameOf(vm));
     bar.firstChild.style.inlineSize = `${(100 * share).toFixed(1)}%`;
-    setText(value, rate(mean));
+    setText(value, known < NEARLY_ALL ? `~${rate(mean)}` : rate(mean));
+    setAttribute(value, "title", known < NEARLY_ALL ? `counted for ${portion(known)} of the last minute` : null);
     setText(part, share < 0.005 ? "under 1 %" : `${Math.round(100 * share)} %`);
   }
 }
