@@ -98,7 +98,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="run only this part of the tests, which may be a guest, such as milan-6.12. The part core is "
         f"{', '.join(machines.CORE)} and what needs no guest, and of both only what is not marked as long; the part "
-        "long is the rest of both. May be given more than once",
+        "long is the rest of what needs no guest, and long-cascade-lake-6.12 the rest of that guest. May be given more "
+        "than once",
     )
     group.addoption(
         "--core-guests",

@@ -14,7 +14,11 @@ from tests.functional.agent.test_cache_vcpus import (
     test_vcpus_that_are_plugged_in_get_the_ways_once_they_are_there,
 )
 
-pytestmark = [pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",)), pytest.mark.feature("vcpus")]
+pytestmark = [
+    pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",)),
+    pytest.mark.feature("vcpus"),
+    pytest.mark.long,
+]
 
 
 __all__ = [

@@ -15,7 +15,7 @@ from tests.kernel.agent.kernel_resctrl import KernelResctrl
 from tests.kernel.agent.registers import L3Registers
 from tools.lab import vms
 
-pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
+pytestmark = [pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",)), pytest.mark.long]
 
 WAY = 2
 """MiB of one way of this machine."""

@@ -11,7 +11,11 @@ from tests.functional.agent.test_confined import (
     test_vms_on_two_sockets_have_the_same_ways_each_on_its_own,
 )
 
-pytestmark = [pytest.mark.guest(pairs=("milan-kvm-6.12", "sapphire-rapids-newest")), pytest.mark.feature("confined")]
+pytestmark = [
+    pytest.mark.guest(pairs=("milan-kvm-6.12", "sapphire-rapids-newest")),
+    pytest.mark.feature("confined"),
+    pytest.mark.long,
+]
 
 __all__ = [
     "quick_agent",

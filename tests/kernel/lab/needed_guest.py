@@ -26,7 +26,9 @@ def part_of(nodeid: str, *, is_long: bool) -> str:
     guest = guest_of(nodeid)
     if guest is not None and guest not in CORE:
         return guest
-    return LONG_PART if is_long else CORE_PART
+    if not is_long:
+        return CORE_PART
+    return f"{LONG_PART}-{guest}" if guest else LONG_PART
 
 
 _ONE_BOOT = {"tests/kernel/units/test_units.py": 150.0}

@@ -24,7 +24,7 @@ from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import tasks
 from vmqos.resctrl.filesystem import Filesystem
 
-pytestmark = pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",))
+pytestmark = [pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",)), pytest.mark.long]
 
 MANY = 2000
 STORMS, STORM, ENDING = 3, 600, 3

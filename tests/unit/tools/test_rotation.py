@@ -94,7 +94,7 @@ def test_the_parts_of_the_tests_in_guests_are_parts_that_pytest_knows() -> None:
     ("nodeid", "is_long", "part"),
     [
         ("test_it[cascade-lake-6.12]", False, "core"),
-        ("test_it[cascade-lake-6.12-mba]", True, "long"),
+        ("test_it[cascade-lake-6.12-mba]", True, "long-cascade-lake-6.12"),
         ("test_it[cascade-lake-newest]", False, "cascade-lake-newest"),
         ("test_it[broadwell-6.12]", True, "broadwell-6.12"),
         ("test_it[]", False, "core"),
