@@ -40,7 +40,7 @@ from vmqos.insight.model import Sample
 from vmqos.insight.size import Point, Size
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentRefused, LocalApiError
+from vmqos.local_api.exceptions import LocalApiError
 
 LONGEST = 900.0
 """Seconds after which the agent ends a trial of ways."""
@@ -251,8 +251,9 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     However this ends, the ways are given back first.
 
     :param interval: seconds between two samples.
-    :raises vmqos.local_api.exceptions.AgentRefused: if nothing can be tried.
-    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before there is anything to compare.
+    :raises vmqos.local_api.exceptions.LocalApiError: if nothing can be tried, or the agent answers no more before there
+        is anything to compare.
+    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before that.
     :raises vmqos.cli.exceptions.NotCounted: if what the VM does is not known.
     :raises vmqos.cli.exceptions.NotPutBack: if the VM does not have again what it had.
     """
@@ -272,7 +273,7 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                     _wait_until_gone(held, room.bytes_in(ways), functools.partial(report, ways, 0.0))
                 samples = _watched(held, room, interval, budget, functools.partial(report, ways))
                 left_bytes[ways] = math.nan if room.base else held.left()
-            except (AgentRefused, exceptions.TrialLost) as error:
+            except (LocalApiError, exceptions.TrialLost, exceptions.NotCounted) as error:
                 if len(points) < 2:
                     raise
                 # What was counted so far is right, and with fewer ways than were to be tried.

@@ -273,6 +273,27 @@ def test_what_was_counted_before_a_step_could_not_be_had_is_told(number: int, si
     assert "No more than 3 ways were tried: " in ran.out and "VM x would have less for it." in ran.out
 
 
+@pytest.mark.parametrize("failure", ["502 Bad Gateway", ""], ids=["it fails", "it reads no counter any more"])
+def test_what_was_counted_before_the_agent_told_no_more_samples_is_told(
+    failure: str, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepping, "LATE", 0)
+    monkeypatch.setattr(stepping, "PATIENCE", 0.1)
+    monkeypatch.setattr(stepping, "FEWEST", 0.01)
+    answers = sizes.samples
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        # The next step is to be watched for no time.
+        monkeypatch.setattr(stepping, "SPARE", 1000.0)
+        sizes.is_read = sizes.ways < 4
+        return (failure if failure and not sizes.is_read else "200 OK"), json.dumps(answers(query)).encode()
+
+    sizes.answers["/v1/neighbours/samples"] = samples
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, sizes.ways) == (0, BASE)
+    assert ran.out.startswith("web-1 needs 3 ways at least.\n") and "No more than 3 ways were tried: " in ran.out
+
+
 @pytest.mark.parametrize(("number", "refusal"), [(0, REFUSED), (3, REFUSED), (2, OVER), (5, OVER)])
 def test_what_the_agent_refuses_before_there_is_anything_to_compare_is_told_in_its_words(
     number: int, refusal: tuple[str, str], sizes: SizeAgent, run: Run
