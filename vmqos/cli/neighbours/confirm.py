@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from vmqos.cli import exceptions
 from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
 from vmqos.cli.neighbours import ask
+from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name
 from vmqos.insight import Cause
 from vmqos.insight.trial import FEWEST, Outcome, Phase, judge
@@ -189,7 +190,9 @@ def wait(until: float, each: Callable[[float], None], began: float) -> None:
 
 
 def _granted(vm: contract.Vm) -> tuple[object, ...]:
-    return vm["group"], vm["masks"], vm.get("bandwidth", {}), vm["monitoring_group"]
+    """What the culprit is to have again at the end. Its ways may lie elsewhere: a VM that comes may move them."""
+    ways = {cache: units.parse_mask(mask).bit_count() for cache, mask in vm["masks"].items()}
+    return vm["group"], ways, vm.get("bandwidth", {}), vm["monitoring_group"]
 
 
 def _group_of(vm: contract.Vm) -> str:

@@ -290,6 +290,22 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
 
 
+def test_ways_of_the_neighbour_that_lie_elsewhere_after_the_trial_are_as_many_as_before(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
+    running = trials.vms
+
+    def moved() -> list[Any]:
+        is_over = trials.said[-1:] == [BACK]
+        masks = {"masks": {"0": "60"} if is_over else {"0": "3"}}
+        return [vm | masks if vm["uuid"] == BATCH else vm for vm in running()]
+
+    monkeypatch.setattr(trials, "vms", moved)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 0 and ran.out.startswith("Confirmed: batch slows web-1.\n")
+
+
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
 def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     said: str, status: int, trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
