@@ -177,16 +177,17 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
 
 
 def wait(until: float, each: Callable[[float], None], began: float) -> None:
-    """Wait until a moment, in seconds since 1970.
+    """Wait until a moment, in seconds since 1970. A clock that is set meanwhile makes it neither longer nor shorter.
 
     :param each: called again and again, with the seconds that have passed since ``began``.
     """
+    ends = time.monotonic() + until - time.time()
     while True:
-        now = time.time()
-        each(min(now, until) - began)
-        if now >= until:
+        left = max(0.0, ends - time.monotonic())
+        each(until - began - left)
+        if not left:
             return
-        time.sleep(min(PAUSE, until - now))
+        time.sleep(min(PAUSE, left))
 
 
 def _granted(vm: contract.Vm) -> tuple[object, ...]:

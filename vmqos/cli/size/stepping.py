@@ -331,12 +331,13 @@ def _watched(held: Lease, room: Room, interval: float, budget: float, report: Ca
     :param report: is told the part of this time that has passed.
     :raises vmqos.cli.exceptions.NotCounted: if there are none.
     """
-    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time()
+    client, uuid = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"]
+    since, began = time.time(), time.monotonic()
     while True:
         held.renew()
         # A sample tells of the time since the one before, so the first does not count.
-        found = [one for one in ask.samples(client, began)["samples"].get(uuid, []) if one["time"] > began][1:]
-        samples, passed = list(map(ask.plain, found)), time.time() - began
+        found = [one for one in ask.samples(client, since)["samples"].get(uuid, []) if one["time"] > since][1:]
+        samples, passed = list(map(ask.plain, found)), time.monotonic() - began
         report(min(1.0, passed / budget))
         if law.is_enough(samples) or (samples and passed >= budget):
             return samples

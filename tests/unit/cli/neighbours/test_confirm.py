@@ -290,6 +290,14 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
 
 
+def test_a_clock_that_is_set_back_meanwhile_makes_no_phase_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, clocks, passed = time.time(), iter([0.0, -3600.0]), list[float]()
+    monkeypatch.setattr(time, "time", lambda: now + next(clocks, -3600.0))
+    began = time.monotonic()
+    confirm.wait(now + 0.2, passed.append, now - 1.0)
+    assert time.monotonic() - began < 5 and passed[-1] == pytest.approx(1.2)
+
+
 def test_ways_of_the_neighbour_that_lie_elsewhere_after_the_trial_are_as_many_as_before(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
