@@ -146,8 +146,8 @@ def test_a_vm_gets_one_way_after_the_other_and_the_curve_is_drawn_with_what_it_n
     assert lengths == sorted(lengths, reverse=True) and lengths[0] > 2 * lengths[2] > 0
     assert bars[0].endswith("90.0 %, 1.61 x as long") and bars[2].endswith("20.0 %, 1.02 x as long <")
     assert costs == "That costs 2 more ways on each L3 cache that it runs on, of 3 that are free now."
-    assert command == "  openstack flavor set --property hw:cache_ways=4 m1.cache"
-    assert gets == "It gets them once it is resized to a flavor with them:"
+    assert command == "  vmqos flavor set m1.cache-NEW --cache-ways 4", "Nova resizes no VM to the flavor that it has"
+    assert gets == "It gets them once it is resized to a copy of its flavor with them:"
 
 
 CURVE = "2:0.9000:1.6102,3:0.5000:1.2712,4:0.2000:1.0169,5:0.1800:1.0000"
@@ -185,7 +185,7 @@ def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
         "counted": True, "steady": True, "part": "", "other_ways": None, "not_counted": [],
         "extra_spec": "hw:cache_ways=4",
-        "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
+        "command": "vmqos flavor set m1.cache-NEW --cache-ways 4",
     }  # fmt: skip
     assert [one["ways"] for one in curve] == [2, 3, 4, 5]
     assert [one["missed"] for one in curve] == pytest.approx([0.9, 0.5, 0.2, 0.18])
@@ -213,7 +213,9 @@ def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(si
     ran = run("size", "web-1", "--yes")
     assert ran.out.startswith("web-1 needs no more than the 2 ways that it has.\n")
     assert "More would bring it little: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
-    assert json.loads(run("size", "web-1", "--yes", "-f", "json").out)["more"] == 0
+    assert ran.out.splitlines()[-3:-1] == ["The extra spec that it needs, and has:", "  hw:cache_ways=2"]
+    told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert (told["more"], told["command"], told["extra_spec"]) == (0, "", "hw:cache_ways=2")
 
 
 def test_a_vm_that_misses_nothing_any_more_is_tried_with_no_further_way(sizes: SizeAgent, run: Run) -> None:
@@ -437,7 +439,7 @@ def test_ways_for_data_or_for_code_are_tried_while_the_others_stay(
     told = " ".join(ran.out.split())
     assert f"Misses of {other} are in it, too, and the same with each. '--part {other}' tries ways" in told
     assert "That costs 2 more ways on each L3 cache" in ran.out and view.LEFT_BEHIND not in ran.out
-    assert f"  openstack flavor set --property hw:cache_{part}_ways=4 m1.apart\n" in ran.out
+    assert f"  vmqos flavor set m1.apart-NEW --{part}-ways 4\n" in ran.out
     assert f"it has its 2 ways for {part} again." in ran.out
     assert apart.told[-1][1]["part"] == part
 
@@ -550,7 +552,7 @@ def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: Size
     )
     assert "It held 1.9 MiB before, and 3.8 MiB with 4 ways.\n" in ran.out and view.LEFT_BEHIND not in ran.out
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
-    assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
+    assert "\n  vmqos flavor set m1.cache-NEW --cache-ways 4\n" in ran.out
     assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
 
 
@@ -564,7 +566,7 @@ def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(ot
     assert not any("may_fill_fewer" in query for _, _, query in others.said)
     assert ran.out.startswith("batch needs 4 ways.\n")
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
-    command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
+    command = "vmqos flavor set m1.cache-NEW --cache-ways 4 --policy exclusive"
     assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
     assert ran.out.splitlines()[-1].endswith(", it is in its class again.")
 
@@ -585,7 +587,8 @@ def test_programs_get_what_the_ways_cost_a_flavor_that_has_none(
     assert (told["vm"], told["ways"], told["has"], told["first"], told["more"]) == (uuid, 4, 0, first, 4)
     assert (told["free"], told["extra_spec"], told["curve"][0]["ways"]) == (5, spec, first)
     assert told["held_before"] == 2e6
-    assert told["command"].endswith(" m1.cache") and all(one in told["command"] for one in spec.split())
+    options = spec.replace("hw:cache_ways=", "--cache-ways ").replace("hw:cache_policy=", "--policy ")
+    assert told["command"] == f"vmqos flavor set m1.cache-NEW {options}"
     assert others.told[-1][0] == uuid and others.told[-1][1]["curve"].startswith(f"{first}:")
 
 
