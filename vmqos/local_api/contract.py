@@ -668,13 +668,15 @@ class Neighbours(TypedDict):
     """Who slows whom, as judged by the last ``samples``, which are ``interval`` seconds apart.
 
     ``time`` is that of the newest sample, ``None`` where there is none. ``counted`` says whether there are hardware
-    events. The pairs come by descending confidence.
+    events, and ``traffic_counted`` whether there is traffic with memory, without which no pair can be found. The pairs
+    come by descending confidence.
     """
 
     time: float | None
     interval: float
     samples: int
     counted: bool
+    traffic_counted: NotRequired[bool]
     vms: list[NeighbourVm]
     pairs: list[NeighbourPair]
 

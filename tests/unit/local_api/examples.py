@@ -272,6 +272,7 @@ def neighbours(**changes: Any) -> dict[str, Any]:
         "interval": 1.0,
         "samples": 118,
         "counted": True,
+        "traffic_counted": True,
         "vms": [
             judged(WEB, "fits", 0.95, ["it holds 4.0 MiB of the 6.0 MiB that it may fill"]),
             judged(

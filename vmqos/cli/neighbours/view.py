@@ -151,6 +151,8 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
         return
     elif found["samples"] < FEWEST_SAMPLES:
         yield Text("Nothing can be said yet: there are too few samples.", style="bold")
+    elif not found.get("traffic_counted", True):
+        yield Text("Who slows whom can't be said: traffic with memory is not counted (vmqos doctor).", style="bold")
     else:
         yield Text(nothing, style="bold")
     yield Text(f"This is based on {_basis(found, vm is None)}.", style="dim")

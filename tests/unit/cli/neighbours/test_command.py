@@ -106,6 +106,14 @@ def test_without_hardware_events_it_says_that_it_sees_less(agent: FakeAgent, run
     assert "  Its work takes about 2.0 times as long.\n" in told
 
 
+def test_where_no_traffic_is_counted_it_does_not_say_that_no_vm_slows_another(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/neighbours"] = NOBODY | {"traffic_counted": False}
+    assert run("neighbours").out.startswith("Who slows whom can't be said: traffic with memory is not counted (")
+    # An agent of an earlier version does not say it.
+    agent.answers["/v1/neighbours"] = {name: value for name, value in NOBODY.items() if name != "traffic_counted"}
+    assert run("neighbours").out.startswith("No VM slows another, as far as can be seen.\n")
+
+
 @pytest.mark.parametrize("samples", [0, 1, 9])
 def test_after_too_few_samples_it_does_not_say_that_all_is_well(samples: int, agent: FakeAgent, run: Run) -> None:
     time = None if samples == 0 else 1794000000.0

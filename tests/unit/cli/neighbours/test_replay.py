@@ -105,6 +105,7 @@ def test_what_was_recorded_is_judged_as_what_was_there(
         interval=1.0,
         samples=max(map(len, series.values())),
         counted=any(one.counts for samples in series.values() for one in samples),
+        traffic_counted=any(one.bandwidth is not None for samples in series.values() for one in samples),
     )
 
 
