@@ -251,13 +251,24 @@ def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
     else:
         stay = "1 way stays" if room.free == 1 else f"{room.free} ways stay"
         lines = [
-            f"More would bring it little: {stay} free for others. {FEWER}",
+            f"More would bring it little: {stay} free for others. {FEWER}{_unfilled(sized)}",
             "The extra spec that it needs, and has:",
         ]
         told = " ".join(specs(found.knee, room))
     yield from wrapped(map(Text, lines), screen, 0)
     yield to_copy(told)
     yield Text(f"After {units.duration(sized.seconds)}, it {_again(room)} again.", style="dim")
+
+
+def _unfilled(sized: Sized) -> str:
+    """A sentence on a VM that holds no more than fits in fewer ways than it has; empty of any other."""
+    room, ways = sized.room, sized.found.knee
+    held = next(one.held for one in sized.points if one.ways == ways)
+    # What is not known compares as false.
+    if not (ways > 1 and held <= room.bytes_in(ways - 1)):
+        return ""
+    fits = units.size(room.bytes_in(ways))
+    return f" But it held {units.size(held)} of the {fits} that fit in its {count(ways, room.part)}, so fewer may do."
 
 
 def _more(sized: Sized) -> int:

@@ -35,7 +35,7 @@ class SizeAgent(FakeAgent):
     :ivar missed: the share of its references that WEB misses, by ways.
     :ivar work: its references in 1000 instructions, by ways.
     :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
-    :ivar ways: how many WEB has now.
+    :ivar ways: how many WEB has now, and ``held`` how many bytes it holds for each of them.
     :ivar left: bytes that a VM has left in other ways, by ways; with ``goes`` half as much with each look.
     :ivar sees_left: whether anything counts that; it does not of VMs with ways of their ``own``.
     :ivar told: what it was told to remember: each time the UUID and the query, if it ``remembers`` anything.
@@ -53,7 +53,7 @@ class SizeAgent(FakeAgent):
         self.missed = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}
         self.work: dict[int, float] = {}
         self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
-        self.ways = BASE
+        self.ways, self.held = BASE, 1e6
         self.left: dict[int, float] = {}
         self.goes, self.sees_left, self.own = False, True, {WEB}
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
@@ -114,7 +114,7 @@ class SizeAgent(FakeAgent):
             told.append(
                 {
                     "time": since + number + 1,
-                    "occupancy": {"0": 1e6 * self.ways},
+                    "occupancy": {"0": self.held * self.ways},
                     "bandwidth": missed * 1e9 if self.has_traffic else None,
                     "counts": counts if self.is_counted else None,
                 }
@@ -208,12 +208,17 @@ def test_the_operator_may_say_how_far_to_go_and_is_told_that_it_may_need_more(si
     assert sizes.steps == [2, 3, 2, 3, 4, 5], "there are no more free ways"
 
 
-def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(sizes: SizeAgent, run: Run) -> None:
+def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(
+    sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes.missed = dict.fromkeys(range(2, 6), 0.97)
     ran = run("size", "web-1", "--yes")
     assert ran.out.startswith("web-1 needs no more than the 2 ways that it has.\n")
     assert "More would bring it little: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
     assert ran.out.splitlines()[-3:-1] == ["The extra spec that it needs, and has:", "  hw:cache_ways=2"]
+    assert "But it held 1.9 MiB of the 6 MiB that fit in its 2 ways, so fewer may do.\n" in ran.out
+    monkeypatch.setattr(sizes, "held", 2e6)
+    assert "so fewer may do" not in run("size", "web-1", "--yes").out, "it holds more than fits in one way"
     told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
     assert (told["more"], told["command"], told["extra_spec"]) == (0, "", "hw:cache_ways=2")
 
