@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 import re
@@ -278,6 +279,28 @@ def test_what_was_counted_before_a_step_could_not_be_had_is_told(number: int, si
     assert (ran.status, sizes.steps, sizes.ways) == (0, [2, 3, 4], BASE)
     assert ran.out.startswith("web-1 needs 3 ways at least.\n")
     assert "No more than 3 ways were tried: " in ran.out and "VM x would have less for it." in ran.out
+
+
+def test_no_sample_is_asked_for_twice(sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "PAUSE", 0.01)
+    told = dict[int, list[tuple[float, list[float]]]]()
+    answers = sizes.samples
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        """Three at a time."""
+        found = answers(query)
+        del found["samples"][WEB][3:]
+        times = [one["time"] for one in found["samples"][WEB]]
+        told.setdefault(sizes.ways, []).append((float(query["since"][0]), times))
+        return "200 OK", json.dumps(found).encode()
+
+    sizes.answers["/v1/neighbours/samples"] = samples
+    assert run("size", "web-1", "--yes", "--most", "3").status == 0
+    assert told.keys() == {2, 3}
+    for asked in told.values():
+        assert len(asked) > 1
+        for (_, times), (since, _) in itertools.pairwise(asked):
+            assert since == times[-1]
 
 
 @pytest.mark.parametrize("failure", ["502 Bad Gateway", ""], ids=["it fails", "it reads no counter any more"])
