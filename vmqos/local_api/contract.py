@@ -649,7 +649,8 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it; empty where no change of the culprit's flavor does, and ``evidence`` says why.
+    a command for a copy of the culprit's flavor; that the culprit is resized to it ends it. It is empty where no other
+    flavor does, and ``evidence`` says why.
     """
 
     culprit: str

@@ -125,7 +125,9 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     client = replace(agent, timeout=ANSWER_TIME)
     # A sample tells of the time since the one before, so the first of a phase does not count.
     whole = seconds + interval
-    began = max(time.time() - whole, parties.since + interval)
+    now = time.time()
+    # Where the clock was set back since the neighbour began, that is in the future.
+    began = min(now + interval, max(now - whole, parties.since + interval))
     before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
     _check_runs(client, parties.victim, "nothing was tried")
     with trial(client, parties) as (limit, renew):

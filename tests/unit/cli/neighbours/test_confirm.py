@@ -298,6 +298,18 @@ def test_a_clock_that_is_set_back_meanwhile_makes_no_phase_longer(monkeypatch: p
     assert time.monotonic() - began < 5 and passed[-1] == pytest.approx(1.2)
 
 
+def test_a_neighbour_that_began_in_the_future_as_the_clock_says_is_not_waited_for(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+    monkeypatch.setattr(confirm, "wait", lambda until, each, began: waits.append(until - time.time()))
+    (pair,) = examples.neighbours()["pairs"]
+    later = time.time() + 3600.0
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=INTERVAL, pairs=[pair | {"since": later}])
+    run("neighbours", "web-1", "--confirm", "--yes")
+    assert waits and max(waits) < 2 * (confirm.SECONDS + INTERVAL) + INTERVAL
+
+
 def test_ways_of_the_neighbour_that_lie_elsewhere_after_the_trial_are_as_many_as_before(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
