@@ -17,9 +17,12 @@ from tests.worth.experiments import mixes
 from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
 from tests.worth.sections import guest_mixes as guest_mixes_section
+from tests.worth.sections import latencies
 from tests.worth.sections import mixes as mixes_section
+from tests.worth.sections import neighbours as neighbours_section
 from tests.worth.sections.guest_mixes import NO_PMU, PMU_OF_THE_L3
 from tests.worth.sections.mixes import BY_NEED, CAPPED, EVENLY, SHARED
+from vmqos.conf import telemetry
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +187,13 @@ def test_weighed_time_counts_instructions_and_lines() -> None:
     assert cost.per_access(counts, 4) == 40
     with pytest.raises(ValueError, match="no access"):
         cost.per_access(counts, 0)
+
+
+def test_events_are_told_from_the_least_to_the_greatest() -> None:
+    assert latencies.spread([float(number) for number in range(101)]) == (50.0, 0.0, 50.0, 75.0, 99.0, 100.0)
+
+
+def test_it_is_told_how_many_are_named_within_the_samples_that_the_usual_interval_has_in_the_time() -> None:
+    (interval,) = (option.default for option in telemetry.OPTIONS if option.name == "interval")
+    assert interval == neighbours_section.INTERVAL
+    assert neighbours_section._within({"planted": 4, "seconds": [5, 15, 16, 40]}) == "2 of 4 (50 %)"

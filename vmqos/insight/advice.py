@@ -5,8 +5,9 @@ A neighbour that fills the cache is capped, not its victim walled in: a cap cost
 those who stream lose nothing by it, while ways of its own for each victim are soon all given. Of the memory's
 bandwidth, only a limit on the one who takes it helps.
 
-What a flavor has already is not advised. VMs have what their flavor asked for when they were made: one that was changed
-since is another flavor for them, until they are resized.
+What a flavor has already is not advised. VMs have what their flavor asked for when they were made, and Nova resizes no
+VM to the flavor that it has. So a command is about a copy of the VM's flavor, which the operator has to make. To change
+the flavor itself would do nothing for the VM, and would cap all VMs that are made with it from then on.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ LOWEST_MBPS = 250
 STEP_MBPS = 125
 """A limit in MB/s is a multiple of it: AMD's processors limit in such steps."""
 NO_FLAVOR = "FLAVOR"
+NEW = "-NEW"
+"""Behind a flavor's name: a copy of it, which is to be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do. A running VM gets it when it is resized to the flavor.
+    """What to do. A running VM gets it when it is resized to the copy of its flavor.
 
     :ivar command: empty where none helps.
     :ivar because: why it is not the usual one; empty where it is.
@@ -113,7 +116,7 @@ def _mbps(moves: float) -> int:
 
 
 def _capping(vm: Vm) -> str:
-    # A flavor has either these or those, and 'vmqos flavor set' refuses to add the others.
+    # A copy has either these or those, as the flavor has, and 'vmqos flavor set' refuses to add the others.
     each = CAP_WAYS // 2
     ways = f"--code-ways {each} --data-ways {each}" if vm.promise.code_ways else f"--cache-ways {CAP_WAYS}"
     return f"{_flavor_set(vm)} {ways} --policy shared"
@@ -133,4 +136,4 @@ def _ways(promise: Promise) -> int:
 
 
 def _flavor_set(vm: Vm) -> str:
-    return f"vmqos flavor set {shlex.quote(vm.flavor or NO_FLAVOR)}"
+    return f"vmqos flavor set {shlex.quote((vm.flavor or NO_FLAVOR) + NEW)}"

@@ -16,8 +16,9 @@ It is *not confirmed* if the samples agree so well that a difference of :data:`L
 *unclear*: too few samples, too much noise, another work.
 
 *The figure* is cycles per instruction where these are counted. *Without a PMU* speed is not seen. A victim of the cache
-then has to hold more and to fetch less; a victim of the memory's bandwidth has to get more. A VM that rests during just
-these seconds holds more and fetches less, too, so this says less.
+then has to hold more and to fetch less; a victim of the memory's bandwidth has to get more. Where nothing is said of
+the cause, either will do, and a neighbour is acquitted only if the VM shows neither. A VM that rests during just these
+seconds holds more and fetches less, too, so this says less.
 
 *What can't be known*: harm that the trial does not end, for the neighbour may do as much harm with what is left to it;
 and whether a change at both moments was chance.
@@ -141,13 +142,15 @@ def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None) -> Ou
         return Outcome(Verdict.UNCLEAR, reason, math.nan, figures)
 
     is_counted = all(_known(one["cycles_per_instruction"]) for one in columns)
-    # Which way is better: 1 for more, -1 for less.
+    # Which way is better: 1 for more, -1 for less. All figures of a way to suffer have to be better.
+    of_cache, of_bandwidth = {"traffic": -1, "held": 1}, {"traffic": 1}
     if is_counted:
-        deciding = {"cycles_per_instruction": -1}
+        ways_to_suffer = [{"cycles_per_instruction": -1}]
     elif cause is Cause.BANDWIDTH:
-        deciding = {"traffic": 1}
+        ways_to_suffer = [of_bandwidth]
     else:
-        deciding = {"traffic": -1, "held": 1}
+        ways_to_suffer = [of_cache] if cause is Cause.CACHE else [of_cache, of_bandwidth]
+    deciding = ways_to_suffer[0]
     if missing := [name for name, one in zip(PHASES, columns, strict=True) if not all(map(_known_of(one), deciding))]:
         return unclear(f"there are too few samples {' and '.join(missing)}")
     traffic = figures[-1]
@@ -157,13 +160,16 @@ def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None) -> Ou
         return unclear(f"the limit did not hold the neighbour back, which moved {moved}")
     if is_counted and (other := _other_work(phases)):
         return unclear(other)
-    found = [_difference([one[name] for one in columns], sign) for name, sign in deciding.items()]
-    faster = math.exp(min(min(one.beside) for one in found))
-    verdicts = {one.verdict for one in found}
+    differences = [
+        [_difference([one[name] for one in columns], sign) for name, sign in way.items()] for way in ways_to_suffer
+    ]
+    # That by which the VM is better, if it is by any of them.
+    found = max(differences, key=_faster)
+    faster = math.exp(_faster(found))
     told = _told(figures, deciding)
-    if verdicts == {Verdict.CONFIRMED}:
+    if {one.verdict for one in found} == {Verdict.CONFIRMED}:
         return Outcome(Verdict.CONFIRMED, told, faster, figures)
-    if verdicts == {Verdict.NOT_CONFIRMED}:
+    if {one.verdict for way in differences for one in way} == {Verdict.NOT_CONFIRMED}:
         if is_known:
             return Outcome(Verdict.NOT_CONFIRMED, told, faster, figures)
         return unclear(f"{told}; whether the limit held the neighbour back was not measured")
@@ -195,6 +201,11 @@ def _difference(columns: Sequence[Sequence[float]], sign: int) -> _Difference:
     errors = [variance(one) / len(one) for one in (before, during, after)]
     error = math.sqrt(errors[1] + max(errors[0], errors[2]))
     return _Difference((beside[0], beside[1]), max(error, STEADIEST))
+
+
+def _faster(found: Sequence[_Difference]) -> float:
+    """By which factor the figure that gained least was better, as a logarithm."""
+    return min(min(one.beside) for one in found)
 
 
 def _other_work(phases: Sequence[Phase]) -> str:

@@ -649,7 +649,8 @@ class NeighbourPair(TypedDict):
 
     ``since`` and ``until`` are in seconds since 1970; ``until`` is ``None`` while the culprit moves as much. The
     victim's work takes ``slower`` times as long, and it lost ``taken`` bytes of the cache to the culprit. ``advice`` is
-    a command that ends it; empty where no change of the culprit's flavor does, and ``evidence`` says why.
+    a command for a copy of the culprit's flavor; that the culprit is resized to it ends it. It is empty where no other
+    flavor does, and ``evidence`` says why.
     """
 
     culprit: str
@@ -668,13 +669,15 @@ class Neighbours(TypedDict):
     """Who slows whom, as judged by the last ``samples``, which are ``interval`` seconds apart.
 
     ``time`` is that of the newest sample, ``None`` where there is none. ``counted`` says whether there are hardware
-    events. The pairs come by descending confidence.
+    events, and ``traffic_counted`` whether there is traffic with memory, without which no pair can be found. The pairs
+    come by descending confidence.
     """
 
     time: float | None
     interval: float
     samples: int
     counted: bool
+    traffic_counted: NotRequired[bool]
     vms: list[NeighbourVm]
     pairs: list[NeighbourPair]
 

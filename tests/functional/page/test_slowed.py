@@ -18,7 +18,7 @@ from tests.unit.insight import hosts
 from vmqos.insight import LimitedIn, judge, plain
 
 PANEL = "#slowed"
-ADVICE = "vmqos flavor set m1.batch --cache-ways 2 --policy shared"
+ADVICE = "vmqos flavor set m1.batch-NEW --cache-ways 2 --policy shared"
 
 
 def slowed(host: PlayedHost, counted: bool = True, **changes: Any) -> None:
@@ -70,7 +70,7 @@ def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: P
     # That was five minutes ago when the browser was opened, which may take its time.
     latest = int(time.time() - began) // 60
     assert any(f"({5 + late} min" in shown for late in range(latest + 1))
-    assert f"What ends it, once the culprit is resized to that flavor:\n{ADVICE}" in shown
+    assert f"What ends it, once the culprit is resized to a copy of its flavor with this:\n{ADVICE}" in shown
     assert "0.98 times" not in shown
     browser.one(f"{PANEL} summary").click()
     assert browser.texts(f"{PANEL} details li") == host.neighbours["pairs"][0]["evidence"]  # type: ignore[index]
@@ -81,8 +81,8 @@ def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: P
 @pytest.mark.parametrize(
     ("unit", "advice", "evidence"),
     [
-        (LimitedIn.PERCENT, "vmqos flavor set m1.batch --bandwidth-percent 30", "of what memory gives"),
-        (LimitedIn.MBPS, "vmqos flavor set m1.batch --bandwidth-mbps 10750", "of what memory gives"),
+        (LimitedIn.PERCENT, "vmqos flavor set m1.batch-NEW --bandwidth-percent 30", "of what memory gives"),
+        (LimitedIn.MBPS, "vmqos flavor set m1.batch-NEW --bandwidth-mbps 10750", "of what memory gives"),
         (LimitedIn.NOTHING, "", "this host can't limit memory bandwidth"),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_is_advised_against_a_culprit_of_the_bandwidth_is_what_its_host_can
     browser = open_page()
     shown = browser.one(PANEL).text
     assert "web-1 is slowed by batch-1" in shown and "memory bandwidth" in shown
-    assert (f"to that flavor:\n{advice}" in shown) == bool(advice) and ("What ends it" in shown) == bool(advice)
+    assert (f"its flavor with this:\n{advice}" in shown) == bool(advice) and ("What ends it" in shown) == bool(advice)
     browser.one(f"{PANEL} summary").click()
     assert evidence in browser.texts(f"{PANEL} details li")[-1]
 

@@ -221,7 +221,7 @@ def test_the_vms_of_a_flavor_are_sized_one_after_the_other(
     assert (found["flavor"], found["ways"], found["has"], found["fewer_do"], found["ended"]) == (FLAVOR, 3, 2, 1, "")
     assert [(one["vm"], one["ways"]) for one in found["vms"]] == [(busy.uuid, 3), (idle.uuid, 2)]
     assert found["not_sized"] == [{"vm": other.uuid, "reason": stepping.NO_WAYS}]
-    assert found["running"] == 3 and found["command"].endswith(f"hw:cache_ways=3 {FLAVOR}")
+    assert found["running"] == 3 and found["command"] == f"vmqos flavor set {FLAVOR} --cache-ways 3"
     # Of the two with two ways each, and of the one without, on each cache.
     assert set(found["cost"].values()) == {1 + 1 + 3} and set(found["free"].values()) == before
     begins = [line for line in ended.err.splitlines() if line.endswith("is next.")]

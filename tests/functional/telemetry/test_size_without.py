@@ -193,5 +193,5 @@ def test_vms_of_a_flavor_without_ways_are_sized_one_after_the_other(
     assert (found["ways"], found["has"], found["first"], found["more"]) == (3, 0, 1, 3)
     assert {one["vm"]: one["ways"] for one in found["vms"]} == {busy.uuid: 3, idle.uuid: 1}
     assert set(found["cost"].values()) == {6} and found["extra_spec"] == "hw:cache_ways=3"
-    assert found["command"] == "openstack flavor set --property hw:cache_ways=3 m1.small"
+    assert found["command"] == "vmqos flavor set m1.small --cache-ways 3"
     wait_for(lambda: is_as_before(simulator, before), "everything being as before", SLOW)

@@ -11,7 +11,8 @@ from tests.unit.insight.hosts import ALL, MIB, Did, history, host, step
 from vmqos.insight import Cause, LimitedIn, Promise, Use, Vm, judge
 from vmqos.insight.advice import Advice, against, against_filling, for_more
 
-SET = "vmqos flavor set c4"
+SET = "vmqos flavor set c4-NEW"
+"""Of a copy: Nova resizes no VM to the flavor that it has."""
 CAP, LIMIT = f"{SET} --cache-ways 2 --policy shared", f"{SET} --bandwidth-percent 30"
 HOST = host({})
 CAPPED, APART = Promise(ways=2, is_shared=True), Promise(code_ways=2, data_ways=2)

@@ -31,7 +31,7 @@ def test_who_fills_the_cache_of_another_is_named_with_the_cache_as_the_cause(pmu
     assert found.taken == 6 * MIB
     assert found.confidence > (0.8 if pmu else 0.6)
     assert any("10.0 MiB" in text for text in found.evidence)
-    assert found.advice == "vmqos flavor set m1 --cache-ways 2 --policy shared"
+    assert found.advice == "vmqos flavor set m1-NEW --cache-ways 2 --policy shared"
 
 
 @pytest.mark.parametrize("pmu", [True, False])
@@ -40,7 +40,7 @@ def test_who_fills_the_memory_channel_is_named_with_the_bandwidth_as_the_cause(p
     (found,) = pairs(host({"noisy": 0x1, "victim": ALL}), told)
     assert (found.culprit, found.victim, found.cause) == ("noisy", "victim", Cause.BANDWIDTH)
     assert found.slower == pytest.approx(1.7 if pmu else 5 / 3)
-    assert found.advice == "vmqos flavor set m1 --bandwidth-percent 30"
+    assert found.advice == "vmqos flavor set m1-NEW --bandwidth-percent 30"
 
 
 def test_with_a_pmu_a_channel_whose_limit_is_not_known_is_judged_by_the_most_it_ever_gave() -> None:

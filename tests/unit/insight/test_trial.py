@@ -153,3 +153,11 @@ def test_without_a_pmu_a_victim_of_the_memory_gets_more() -> None:
     assert tried(slow, fast, slow, pmu=False, cause=Cause.BANDWIDTH).verdict is Verdict.CONFIRMED
     assert tried(slow, slow, slow, pmu=False, cause=Cause.BANDWIDTH).verdict is Verdict.NOT_CONFIRMED
     assert tried(fast, slow, fast, pmu=False, cause=Cause.BANDWIDTH).verdict is Verdict.NOT_CONFIRMED
+
+
+def test_without_a_pmu_a_victim_of_which_nothing_is_said_is_not_acquitted_for_getting_more() -> None:
+    slow, fast = Did(held=2 * MIB, moved=2e9), Did(held=2 * MIB, moved=4e9)
+    found = tried(slow, fast, slow, pmu=False, cause=None)
+    assert found.verdict is Verdict.CONFIRMED and found.faster == pytest.approx(2.0, rel=0.05)
+    assert tried(slow, slow, slow, pmu=False, cause=None).verdict is Verdict.NOT_CONFIRMED
+    assert tried(slow, fast, fast, pmu=False, cause=None).verdict is Verdict.UNCLEAR

@@ -62,7 +62,7 @@ def test_without_a_pmu_less_is_said_and_that_it_is_less() -> None:
 
 def test_who_starves_is_advised_one_way_more_than_it_has() -> None:
     found = judge(host({"vm": 0xF}), history(40, vm=lambda _: replace(STARVES, held=8 * MIB))).vms["vm"]
-    assert found.advice == "vmqos flavor set m1 --cache-ways 5"
+    assert found.advice == "vmqos flavor set m1-NEW --cache-ways 5"
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_no_more_ways_are_advised_than_there_are_nor_more_than_one_beyond_those_
     tried = step(replace(STARVES, held=held * MIB / 2, misses=16), replace(STARVES, held=held * MIB), 20)
     found = judge(host({"vm": mask}), history(40, vm=tried)).vms["vm"]
     assert found.use is Use.STARVES
-    assert found.advice == ("" if ways is None else f"vmqos flavor set m1 --cache-ways {ways}")
+    assert found.advice == ("" if ways is None else f"vmqos flavor set m1-NEW --cache-ways {ways}")
 
 
 def test_who_was_better_off_with_more_is_advised_as_much() -> None:
     robbed = step(replace(STARVES, held=12 * MIB, misses=1.5), replace(STARVES, held=4 * MIB), 20)
     found = judge(host({"vm": 0xFFF}), history(40, vm=robbed)).vms["vm"]
-    assert found.advice == "vmqos flavor set m1 --cache-ways 6"
+    assert found.advice == "vmqos flavor set m1-NEW --cache-ways 6"
 
 
 def test_a_flavor_with_a_strange_name_is_quoted_in_commands() -> None:
     known = host({"vm": 0xF}, flavor="a b; reboot")
     found = judge(known, history(40, vm=lambda _: replace(STARVES, held=8 * MIB))).vms["vm"]
-    assert "'a b; reboot'" in found.advice
+    assert "'a b; reboot-NEW'" in found.advice

@@ -272,6 +272,7 @@ def neighbours(**changes: Any) -> dict[str, Any]:
         "interval": 1.0,
         "samples": 118,
         "counted": True,
+        "traffic_counted": True,
         "vms": [
             judged(WEB, "fits", 0.95, ["it holds 4.0 MiB of the 6.0 MiB that it may fill"]),
             judged(
@@ -279,14 +280,14 @@ def neighbours(**changes: Any) -> dict[str, Any]:
                 "starves",
                 0.7,
                 ["it holds 11.8 MiB of the 12.0 MiB that it may fill", "31 % of its references to the cache miss"],
-                "vmqos flavor set m1.cache --cache-ways 5",
+                "vmqos flavor set m1.cache-NEW --cache-ways 5",
             ),
             judged(
                 BATCH,
                 "fills-without-gain",
                 0.8,
                 ["it holds 20.0 MiB of the 33.0 MiB that it may fill", "97 % of its references to the cache miss"],
-                "vmqos flavor set m1.batch --cache-ways 2 --policy shared",
+                "vmqos flavor set m1.batch-NEW --cache-ways 2 --policy shared",
             ),
             judged(
                 HUGE,
@@ -322,7 +323,7 @@ def neighbours(**changes: Any) -> dict[str, Any]:
                     "its own",
                     "it held 10.0 MiB and lost 6.0 MiB; the neighbour gained 19.0 MiB",
                 ],
-                "advice": "vmqos flavor set m1.batch --cache-ways 2 --policy shared",
+                "advice": "vmqos flavor set m1.batch-NEW --cache-ways 2 --policy shared",
             }
         ],
     } | changes

@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median, quantiles
 from typing import Any
 
 from tests.worth.section import Curves, Table
 
 
 def table(what: str, found: Mapping[str, Any]) -> Table:
-    """Mean, median and worst of each case."""
-    return Table(
-        (what, "Mean", "Median", "Worst"),
-        [
-            (case, *(f"{one[figure] / 1000:.1f} us" for figure in ("mean", "median", "worst")))
-            for case, one in found.items()
-        ],
-    )
+    """How the events of each case are spread, from the least to the greatest."""
+    titles = ("Mean", "Least", "Median", "Third quartile", "99 of 100", "Worst")
+    return Table((what, *titles), [(case, *map(_shown, spread(one["all"]))) for case, one in found.items()])
+
+
+def spread(events: Sequence[float]) -> tuple[float, ...]:
+    """The mean, the least, the median, the third quartile, the 99th percentile and the greatest of some events."""
+    parts = quantiles(events, n=100, method="inclusive")
+    return fmean(events), min(events), median(events), parts[74], parts[98], max(events)
+
+
+def _shown(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1000:.1f} us"
 
 
 def curves(name: str, title: str, found: Mapping[str, Any]) -> Curves:

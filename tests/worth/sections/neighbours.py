@@ -9,6 +9,8 @@ from typing import Any
 from tests.worth.section import Bars, Claim, Curves, Section, Table
 
 IN_TIME = 30
+INTERVAL = 2
+"""Seconds between two samples of an agent (``[telemetry] interval``); of the mixes there is one a second."""
 PMU, NO_PMU = "pmu", "no pmu"
 WATCHER = "the old strategy of Watcher"
 TITLES = {
@@ -105,7 +107,10 @@ def section(found: Mapping[str, Any]) -> Section:
         ],
         "The mixes are ours, and so is the law that finds the culprits. Real programs change more often than in phases "
         "of 8 to 30 seconds, and real counters are noisier. In the model nothing but cache and channel is shared: no "
-        "core, no clock. Of a culprit that was there before the history began, insight says nothing.",
+        "core, no clock. Of a culprit that was there before the history began, insight says nothing. An agent has a "
+        f"sample every {INTERVAL} s unless it is told otherwise, so its {IN_TIME} s have {IN_TIME // INTERVAL} samples."
+        f" Within so many, {_within(sights[PMU])} culprits are named with a PMU, and {_within(sights[NO_PMU])} "
+        "without.",
     )
 
 
@@ -115,6 +120,11 @@ def _named(one: Mapping[str, int], share: float, title: str) -> Claim:
         f"({_of(one['named'], one['planted'])}).",
         one["named"] >= share * one["planted"],
     )
+
+
+def _within(one: Mapping[str, Any]) -> str:
+    """How many are named within as many samples as the usual interval has in the time."""
+    return _of(sum(seconds <= IN_TIME // INTERVAL for seconds in one["seconds"]), one["planted"])
 
 
 def _false(one: Mapping[str, int]) -> int:

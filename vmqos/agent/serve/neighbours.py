@@ -64,7 +64,7 @@ class Neighbours:
         self._events = events
         self._latest = min(LATEST, 0.8 * interval) if interval else LATEST
         self._condition = threading.Condition()
-        self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0, counted=False)
+        self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0)
         self._is_judging = False
         self._due = -math.inf
         self._known_host: tuple[tuple[object, ...], insight.Host] | None = None
@@ -118,8 +118,8 @@ class Neighbours:
             judged = insight.judge_series(host, read.times, series)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
             # That this process may count them does not say that there is anything to count.
-            counted = any(value == value for uuid in series for value in read.vms[uuid].get(NAMES[0], ()))
-            found = _told(judged, newest, self._recent.interval, most, counted)
+            counted, traffic = (_is_any_known(read, series, name) for name in (NAMES[0], BANDWIDTH))
+            found = _told(judged, newest, self._recent.interval, most, counted=counted, traffic_counted=traffic)
             if self._events is not None:
                 judged_from = read.times[CALM] if len(read.times) > CALM else math.inf
                 self._events.hear(judged.pairs, judged_from, counted)
@@ -169,6 +169,11 @@ def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dic
     return found
 
 
+def _is_any_known(read: Columns, uuids: Iterable[str], name: str) -> bool:
+    """Whether there is any value of a series."""
+    return any(value == value for uuid in uuids for value in read.vms[uuid].get(name, ()))
+
+
 def _most_samples(read: Columns, uuids: Iterable[str]) -> int:
     """How many samples there are of the VM that has most."""
     most = 0
@@ -208,9 +213,11 @@ def _samples(
 
 
 def _told(
-    found: insight.Insight, newest: float | None, interval: float, samples: int, counted: bool
+    found: insight.Insight, newest: float | None, interval: float, samples: int, **basis: bool
 ) -> contract.Neighbours:
-    told = {"time": newest, "interval": interval, "samples": samples, "counted": counted, **insight.plain(found)}
+    # Before the first judgement, nothing is known to be counted.
+    basis = basis or {"counted": False, "traffic_counted": False}
+    told = {"time": newest, "interval": interval, "samples": samples, **basis, **insight.plain(found)}
     return cast(contract.Neighbours, told)
 
 

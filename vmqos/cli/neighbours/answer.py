@@ -9,13 +9,16 @@ from vmqos.insight import Insight, plain
 from vmqos.local_api import contract
 
 
-def of(found: Insight, *, time: float, interval: float, samples: int, counted: bool) -> contract.Neighbours:
+def of(
+    found: Insight, *, time: float, interval: float, samples: int, counted: bool, traffic_counted: bool
+) -> contract.Neighbours:
     """The answer to ``GET /v1/neighbours``.
 
     :param time: of the newest sample, in seconds since 1970.
     :param interval: seconds from one sample to the next.
     :param samples: how many there are of the VM that has most.
-    :param counted: whether there are hardware events.
+    :param counted: whether there are hardware events, and ``traffic_counted`` whether there is traffic with memory.
     """
-    told = {"time": time, "interval": interval, "samples": samples, "counted": counted, **plain(found)}
+    basis = {"counted": counted, "traffic_counted": traffic_counted}
+    told = {"time": time, "interval": interval, "samples": samples, **basis, **plain(found)}
     return cast(contract.Neighbours, told)

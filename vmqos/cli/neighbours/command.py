@@ -39,9 +39,9 @@ class Neighbours(Watched[Look], Verdicts):
     nothing else explains it. A false accusation is worse than a missed one: what is not said may be so all the same.
 
     For each pair: the cause (the cache, or the memory's bandwidth), how many times as long the victim's work takes,
-    since when, how sure that is, the figures it follows from, and a command that ends it. Then the VMs that are slower
-    than they were, or than others of their flavor, without a neighbour who could be named; those that lack cache; and
-    those that fill it without gain.
+    since when, how sure that is, the figures it follows from, and a command for a copy of the culprit's flavor, to
+    which the culprit is to be resized: that ends it. Then the VMs that are slower than they were, or than others of
+    their flavor, without a neighbour who could be named; those that lack cache; and those that fill it without gain.
 
     With a VM, only what concerns it, as the victim or as the culprit, and what the cache is to it.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from vmqos.cli import exceptions
 from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
 from vmqos.cli.neighbours import ask
+from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name
 from vmqos.insight import Cause
 from vmqos.insight.trial import FEWEST, Outcome, Phase, judge
@@ -124,7 +125,9 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     client = replace(agent, timeout=ANSWER_TIME)
     # A sample tells of the time since the one before, so the first of a phase does not count.
     whole = seconds + interval
-    began = max(time.time() - whole, parties.since + interval)
+    now = time.time()
+    # Where the clock was set back since the neighbour began, that is in the future.
+    began = min(now + interval, max(now - whole, parties.since + interval))
     before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
     _check_runs(client, parties.victim, "nothing was tried")
     with trial(client, parties) as (limit, renew):
@@ -176,20 +179,23 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
 
 
 def wait(until: float, each: Callable[[float], None], began: float) -> None:
-    """Wait until a moment, in seconds since 1970.
+    """Wait until a moment, in seconds since 1970. A clock that is set meanwhile makes it neither longer nor shorter.
 
     :param each: called again and again, with the seconds that have passed since ``began``.
     """
+    ends = time.monotonic() + until - time.time()
     while True:
-        now = time.time()
-        each(min(now, until) - began)
-        if now >= until:
+        left = max(0.0, ends - time.monotonic())
+        each(until - began - left)
+        if not left:
             return
-        time.sleep(min(PAUSE, until - now))
+        time.sleep(min(PAUSE, left))
 
 
 def _granted(vm: contract.Vm) -> tuple[object, ...]:
-    return vm["group"], vm["masks"], vm.get("bandwidth", {}), vm["monitoring_group"]
+    """What the culprit is to have again at the end. Its ways may lie elsewhere: a VM that comes may move them."""
+    ways = {cache: units.parse_mask(mask).bit_count() for cache, mask in vm["masks"].items()}
+    return vm["group"], ways, vm.get("bandwidth", {}), vm["monitoring_group"]
 
 
 def _group_of(vm: contract.Vm) -> str:

@@ -137,6 +137,8 @@ class Record(Documented):
             time.sleep(min(left, max(LEAST_PAUSE, min(interval, LONGEST_PAUSE))))
             try:
                 found = ask.samples(agent, series.newest)
+                if found["host"]["vms"].keys() - series.called.keys():
+                    series.call(distinct_names(agent.vms()))
                 is_away = False
             except (AgentNotRunning, AgentHungUp, AgentTimeout, AgentFailed) as error:
                 if not is_away:
@@ -176,7 +178,7 @@ class Series:
     """
 
     def __init__(self, called: Mapping[str, str], has_names: bool) -> None:
-        self.called = called
+        self.called = dict(called)
         self.has_names = has_names
         self.keys: dict[str, str] = {}
         self.flavors: dict[str, str] = {}
@@ -184,6 +186,10 @@ class Series:
         self.is_counted = False
         self.left_out = 0
         self._facts: Facts | None = None
+
+    def call(self, called: Mapping[str, str]) -> None:
+        """Take the names of VMs that came later; what a VM was called before it still is."""
+        self.called = {**called, **self.called}
 
     def add(self, found: contract.NeighbourSamples) -> list[Facts | Sweep]:
         """What an answer adds: facts, where they have changed, and samples, the oldest first."""

@@ -216,6 +216,7 @@ def _judge(kept: Sequence[tuple[Sweep, Facts]], interval: float, begun: float, l
         interval=interval,
         samples=max(map(len, history.values()), default=0),
         counted=any(sample.counts is not None for samples in history.values() for sample in samples),
+        traffic_counted=any(sample.bandwidth is not None for samples in history.values() for sample in samples),
     )
     vms = [{"uuid": vm, "instance_name": facts.names.get(vm, ""), "name": vm} for vm in facts.host.vms]
     return Verdict(newest.time - begun, left, found, vms)

@@ -150,6 +150,8 @@ def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | No
         return
     elif found["samples"] < FEWEST_SAMPLES:
         yield Text("Nothing can be said yet: there are too few samples.", style="bold")
+    elif not found.get("traffic_counted", True):
+        yield Text("Who slows whom can't be said: traffic with memory is not counted (vmqos doctor).", style="bold")
     else:
         yield Text(nothing, style="bold")
     yield Text(f"This is based on {_basis(found, vm is None)}.", style="dim")
@@ -176,7 +178,7 @@ def _pair(pair: contract.NeighbourPair, called: Mapping[str, str], found: contra
     yield Text(f"  {_time(pair, found['time'])}. Confidence: {say.percent(pair['confidence'])}.")
     yield from _evidence(pair["evidence"])
     culprit = _name(pair["culprit"], called)
-    yield from _advice(f"What ends it, once {culprit} is resized to that flavor:", pair["advice"])
+    yield from _advice(f"What ends it, once {culprit} is resized to a copy of its flavor with this:", pair["advice"])
 
 
 def _time(pair: contract.NeighbourPair, now: float | None) -> str:
@@ -204,7 +206,7 @@ def _use(vm: contract.NeighbourVm, title: str) -> Iterator[Text]:
     yield Text(f"  {title} (confidence {say.percent(vm['confidence'])})")
     for line in _evidence(vm["evidence"]):
         yield Text("  ").append_text(line)
-    yield from _advice("  What helps, once the VM is resized to that flavor:", vm["advice"])
+    yield from _advice("  What helps, once the VM is resized to a copy of its flavor with this:", vm["advice"])
 
 
 def _evidence(sentences: Sequence[str]) -> Iterator[Text]:

@@ -80,7 +80,7 @@ def fields(sized: FlavorSized) -> dict[str, Any]:
         "counted": found and found.is_counted,
         "steady": found and found.is_steady,
         "extra_spec": " ".join(view.specs(found.knee, room)) if found and room else None,
-        "command": view.command(found.knee, room) if found and room else None,
+        "command": (view.command(found.knee, room) if any(sized.cost.values()) else "") if found and room else None,
         "seconds": sized.seconds,
         "vms": [view.fields(one) for one in sized.sized],
         "not_sized": [{"vm": uuid, "reason": reason} for uuid, reason in sized.refused.items()],
@@ -156,12 +156,14 @@ def _advice(sized: FlavorSized, screen: Terminal) -> Iterator[Text]:
             lines = [
                 f"For all {len(chosen.vms)} VMs of the flavor here, that {'; '.join(parts)}.",
                 *view.fewer(found.knee, [one.room for one in sized.sized]),
-                "They get them once they are resized to a flavor with them:",
+                "This gives them to new VMs. Those that run get them once resized to another flavor with them:",
             ]
+            told = view.command(found.knee, sized.sized[0].room)
         else:
             lines = [f"More would bring them little. {view.FEWER}", "The extra spec that it needs, and has:"]
+            told = " ".join(view.specs(found.knee, sized.sized[0].room))
         yield from wrapped(map(Text, lines), screen, 0)
-        yield view.to_copy(view.command(found.knee, sized.sized[0].room))
+        yield view.to_copy(told)
     if not sized.ended:
         yield Text(f"After {units.duration(sized.seconds)}, all have the ways again that they had.", style="dim")
 

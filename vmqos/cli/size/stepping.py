@@ -40,7 +40,7 @@ from vmqos.insight.model import Sample
 from vmqos.insight.size import Point, Size
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentRefused, LocalApiError
+from vmqos.local_api.exceptions import LocalApiError
 
 LONGEST = 900.0
 """Seconds after which the agent ends a trial of ways."""
@@ -251,8 +251,9 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
     However this ends, the ways are given back first.
 
     :param interval: seconds between two samples.
-    :raises vmqos.local_api.exceptions.AgentRefused: if nothing can be tried.
-    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before there is anything to compare.
+    :raises vmqos.local_api.exceptions.LocalApiError: if nothing can be tried, or the agent answers no more before there
+        is anything to compare.
+    :raises vmqos.cli.exceptions.TrialLost: if the trial ends before that.
     :raises vmqos.cli.exceptions.NotCounted: if what the VM does is not known.
     :raises vmqos.cli.exceptions.NotPutBack: if the VM does not have again what it had.
     """
@@ -272,7 +273,7 @@ def run(agent: AgentClient, room: Room, interval: float, report: Report) -> Size
                     _wait_until_gone(held, room.bytes_in(ways), functools.partial(report, ways, 0.0))
                 samples = _watched(held, room, interval, budget, functools.partial(report, ways))
                 left_bytes[ways] = math.nan if room.base else held.left()
-            except (AgentRefused, exceptions.TrialLost) as error:
+            except (LocalApiError, exceptions.TrialLost, exceptions.NotCounted) as error:
                 if len(points) < 2:
                     raise
                 # What was counted so far is right, and with fewer ways than were to be tried.
@@ -330,12 +331,16 @@ def _watched(held: Lease, room: Room, interval: float, budget: float, report: Ca
     :param report: is told the part of this time that has passed.
     :raises vmqos.cli.exceptions.NotCounted: if there are none.
     """
-    client, uuid, began = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"], time.time()
+    client, uuid = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"]
+    newest, began, found = time.time(), time.monotonic(), list[Sample]()
     while True:
         held.renew()
+        # Each answer has the samples of all VMs of the host, so none is asked for twice.
+        fresh = [one for one in ask.samples(client, newest)["samples"].get(uuid, []) if one["time"] > newest]
+        found += map(ask.plain, fresh)
+        newest = max((one["time"] for one in fresh), default=newest)
         # A sample tells of the time since the one before, so the first does not count.
-        found = [one for one in ask.samples(client, began)["samples"].get(uuid, []) if one["time"] > began][1:]
-        samples, passed = list(map(ask.plain, found)), time.time() - began
+        samples, passed = found[1:], time.monotonic() - began
         report(min(1.0, passed / budget))
         if law.is_enough(samples) or (samples and passed >= budget):
             return samples

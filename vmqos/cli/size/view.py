@@ -11,11 +11,13 @@ from typing import Any, TextIO
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from vmqos import extra_specs
 from vmqos.cli.show import units
 from vmqos.cli.show.progress_bar import PhaseBar
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.terminal import Terminal, wrapped
 from vmqos.cli.size.stepping import LONGEST, OTHER, SPECS, Part, Room, Sized
+from vmqos.insight.advice import NEW, NO_FLAVOR
 from vmqos.insight.flavor_size import FlavorSize
 from vmqos.insight.size import ENOUGH, Point, Size
 
@@ -30,7 +32,6 @@ EXCLUSIVE = "hw:cache_policy=exclusive"
 
 _LEAST_BAR = 10
 _WIDEST = 100
-_NO_FLAVOR = "FLAVOR"
 
 
 class Progress(PhaseBar):
@@ -105,7 +106,7 @@ def fields(sized: Sized) -> dict[str, Any]:
         "first": room.first,
         "part": room.part,
         "other_ways": room.other if room.part else None,
-        "more": found.knee - room.base + (0 if room.base else room.other),
+        "more": _more(sized),
         "free": room.free,
         "tried": sized.tried,
         "not_counted": list(sized.not_counted),
@@ -113,7 +114,7 @@ def fields(sized: Sized) -> dict[str, Any]:
         "counted": found.is_counted,
         "steady": found.is_steady,
         "extra_spec": " ".join(specs(found.knee, room)),
-        "command": command(found.knee, room),
+        "command": command(found.knee, room, NEW) if _more(sized) else "",
         "seconds": sized.seconds,
         "held_before": _known(sized.held_before),
         "curve": [
@@ -237,25 +238,42 @@ def _value(sized: Sized, one: Point) -> str:
 
 
 def _advice(sized: Sized, screen: Terminal) -> Iterator[Text]:
-    found, room = sized.found, sized.room
-    more = found.knee - room.base + (0 if room.base else room.other)
+    found, room, more = sized.found, sized.room, _more(sized)
     if more:
         caches = "each L3 cache that it runs on" if len(room.vm["masks"] or room.vm["caches"]) > 1 else "its L3 cache"
         what = f"{more} {'more ' if room.base else ''}{'way' if more == 1 else 'ways'}"
         lines = [
             f"That costs {what} on {caches}, of {room.free} that are free now.",
             *fewer(found.knee, [room]),
-            "It gets them once it is resized to a flavor with them:",
+            "It gets them once it is resized to a copy of its flavor with them:",
         ]
+        told = command(found.knee, room, NEW)
     else:
         stay = "1 way stays" if room.free == 1 else f"{room.free} ways stay"
         lines = [
-            f"More would bring it little: {stay} free for others. {FEWER}",
+            f"More would bring it little: {stay} free for others. {FEWER}{_unfilled(sized)}",
             "The extra spec that it needs, and has:",
         ]
+        told = " ".join(specs(found.knee, room))
     yield from wrapped(map(Text, lines), screen, 0)
-    yield to_copy(command(found.knee, room))
+    yield to_copy(told)
     yield Text(f"After {units.duration(sized.seconds)}, it {_again(room)} again.", style="dim")
+
+
+def _unfilled(sized: Sized) -> str:
+    """A sentence on a VM that holds no more than fits in fewer ways than it has; empty of any other."""
+    room, ways = sized.room, sized.found.knee
+    held = next(one.held for one in sized.points if one.ways == ways)
+    # What is not known compares as false.
+    if not (ways > 1 and held <= room.bytes_in(ways - 1)):
+        return ""
+    fits = units.size(room.bytes_in(ways))
+    return f" But it held {units.size(held)} of the {fits} that fit in its {count(ways, room.part)}, so fewer may do."
+
+
+def _more(sized: Sized) -> int:
+    """How many more ways the VM needs than it was promised for itself."""
+    return sized.found.knee - sized.room.base + (0 if sized.room.base else sized.room.other)
 
 
 def _again(room: Room) -> str:
@@ -284,14 +302,19 @@ def specs(ways: int, room: Room) -> list[str]:
     return [f"{SPECS[room.part]}={ways}", *([EXCLUSIVE] if room.is_in_class else [])]
 
 
-def command(ways: int, room: Room) -> str:
-    """What gives the flavor of a VM so many ways."""
-    properties = " ".join(f"--property {spec}" for spec in specs(ways, room))
-    return f"openstack flavor set {properties} {shlex.quote(neutralise(room.vm['flavor']) or _NO_FLAVOR)}"
+def command(ways: int, room: Room, copy: str = "") -> str:
+    """What gives the flavor of a VM so many ways, and asks Placement for them.
+
+    :param copy: what a copy of the flavor has behind its name, if it is the copy that is to have them.
+    """
+    options = {key.name: key.option for key in extra_specs.KEYS}
+    given = [f"{options[name]} {value}" for name, _, value in (spec.partition("=") for spec in specs(ways, room))]
+    flavor = (neutralise(room.vm["flavor"]) or NO_FLAVOR) + copy
+    return f"vmqos flavor set {shlex.quote(flavor)} {' '.join(given)}"
 
 
 def to_copy(text: str) -> Text:
-    """A line with a command; it is to be copied, so it is not broken between two lines."""
+    """A line with a command, or an extra spec; it is to be copied, so it is not broken between two lines."""
     return Text(f"  {text}", style="green", no_wrap=True, overflow="ignore")
 
 

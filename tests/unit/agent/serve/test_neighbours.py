@@ -60,7 +60,11 @@ def limiting(known: Snapshot, unit: BandwidthUnit | None) -> Snapshot:
 
 
 def filled(
-    thief_from: int = 60, samples: int = 100, counted: bool = True, thief_until: int | None = None
+    thief_from: int = 60,
+    samples: int = 100,
+    counted: bool = True,
+    thief_until: int | None = None,
+    moved: bool = True,
 ) -> RecentSamples:
     """UUID has 6 MiB and is fast, until OTHER fills the cache and moves two hundred times as much."""
     recent = RecentSamples(2.0, counted=counted)
@@ -74,7 +78,10 @@ def filled(
         now = sweep(
             *(reading((held, 1, 1), uuid=uuid) for uuid, held in vms.items()), host=replace(HOST, caches={0: {}})
         )
-        rates = {uuid: Rates(Reading(bytes_), Reading(None), Reading(None), 2.0) for uuid, bytes_ in moves.items()}
+        rates = {
+            uuid: Rates(Reading(bytes_ if moved else None), Reading(None), Reading(None), 2.0)
+            for uuid, bytes_ in moves.items()
+        }
         recent.add(swept(replace(now, wall=1000.0 + 2 * number), rates), counts)
     return recent
 
@@ -164,8 +171,13 @@ def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
     assert pair["since"] == 1000.0 + 2 * 60
     assert pair["taken"] == pytest.approx(4 * MIB)
     assert (told["time"], told["interval"], told["samples"], told["counted"]) == (1198.0, 2.0, 100, counted)
-    assert {vm["uuid"] for vm in told["vms"]} == {UUID, OTHER}
+    assert {vm["uuid"] for vm in told["vms"]} == {UUID, OTHER} and told["traffic_counted"]
     json.dumps(told)
+
+
+def test_where_no_traffic_is_counted_nobody_is_accused_and_it_is_told() -> None:
+    told = Neighbours(sharing, filled(moved=False)).verdicts()
+    assert (told["pairs"], told["counted"], told["traffic_counted"], told["samples"]) == ([], True, False, 100)
 
 
 @pytest.mark.parametrize("counted", [True, False])

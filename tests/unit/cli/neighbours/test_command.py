@@ -33,13 +33,13 @@ def test_who_slows_whom_is_said_with_cause_figures_and_what_ends_it(agent: FakeA
     pair, slow, lacking, filling = ran.out.split("\n\n")[1:]
     assert ", for 1 min 5 s. Confidence: 94 %." in pair
     assert "  - it held 10.0 MiB and lost 6.0 MiB; the neighbour gained 19.0 MiB\n" in pair
-    advice = "What ends it, once batch is resized to that flavor:"
-    assert pair.endswith(f"  {advice}\n    vmqos flavor set m1.batch --cache-ways 2 --policy shared")
+    advice = "What ends it, once batch is resized to a copy of its flavor with this:"
+    assert pair.endswith(f"  {advice}\n    vmqos flavor set m1.batch-NEW --cache-ways 2 --policy shared")
     assert slow.startswith("huge is slower than before at the same work\n  Its work takes 1.4 times as long.\n")
     assert "The cause is neither the cache nor memory" in slow
     assert lacking.startswith("These VMs lack cache:\n  db-1 (confidence 70 %)\n")
-    advice = "What helps, once the VM is resized to that flavor:"
-    assert lacking.endswith(f"    {advice}\n      vmqos flavor set m1.cache --cache-ways 5")
+    advice = "What helps, once the VM is resized to a copy of its flavor with this:"
+    assert lacking.endswith(f"    {advice}\n      vmqos flavor set m1.cache-NEW --cache-ways 5")
     assert filling.startswith("These VMs fill the cache without gain:\n  batch (confidence 80 %)\n")
 
 
@@ -105,6 +105,14 @@ def test_without_hardware_events_it_says_that_it_sees_less(agent: FakeAgent, run
     told = run("neighbours").out
     assert "of 4 VMs, without hardware events.\nWithout hardware events of the L3 only what VMs hold" in told
     assert "  Its work takes about 2.0 times as long.\n" in told
+
+
+def test_where_no_traffic_is_counted_it_does_not_say_that_no_vm_slows_another(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/neighbours"] = NOBODY | {"traffic_counted": False}
+    assert run("neighbours").out.startswith("Who slows whom can't be said: traffic with memory is not counted (")
+    # An agent of an earlier version does not say it.
+    agent.answers["/v1/neighbours"] = {name: value for name, value in NOBODY.items() if name != "traffic_counted"}
+    assert run("neighbours").out.startswith("No VM slows another, as far as can be seen.\n")
 
 
 @pytest.mark.parametrize("samples", [0, 1, 9])

@@ -290,6 +290,42 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
 
 
+def test_a_clock_that_is_set_back_meanwhile_makes_no_phase_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, clocks, passed = time.time(), iter([0.0, -3600.0]), list[float]()
+    monkeypatch.setattr(time, "time", lambda: now + next(clocks, -3600.0))
+    began = time.monotonic()
+    confirm.wait(now + 0.2, passed.append, now - 1.0)
+    assert time.monotonic() - began < 5 and passed[-1] == pytest.approx(1.2)
+
+
+def test_a_neighbour_that_began_in_the_future_as_the_clock_says_is_not_waited_for(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+    monkeypatch.setattr(confirm, "wait", lambda until, each, began: waits.append(until - time.time()))
+    (pair,) = examples.neighbours()["pairs"]
+    later = time.time() + 3600.0
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=INTERVAL, pairs=[pair | {"since": later}])
+    run("neighbours", "web-1", "--confirm", "--yes")
+    assert waits and max(waits) < 2 * (confirm.SECONDS + INTERVAL) + INTERVAL
+
+
+def test_ways_of_the_neighbour_that_lie_elsewhere_after_the_trial_are_as_many_as_before(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
+    running = trials.vms
+
+    def moved() -> list[Any]:
+        is_over = trials.said[-1:] == [BACK]
+        masks = {"masks": {"0": "60"} if is_over else {"0": "3"}}
+        return [vm | masks if vm["uuid"] == BATCH else vm for vm in running()]
+
+    monkeypatch.setattr(trials, "vms", moved)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 0 and ran.out.startswith("Confirmed: batch slows web-1.\n")
+
+
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
 def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     said: str, status: int, trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,24 @@ def test_with_names_the_file_has_them(agent: FakeAgent, run: Run) -> None:
     assert "It has the names and UUIDs of VMs and flavors.\n" in ran.out
 
 
+def test_a_vm_that_comes_later_is_told_by_its_name_too(agent: FakeAgent, run: Run, clock: list[float]) -> None:
+    told.serve(agent, HOST, HISTORY, 30)
+    running = examples.vms()
+    asked = list[list[Any]]()
+
+    def vms(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        asked.append(running if asked else [vm for vm in running if vm["uuid"] != examples.DB])
+        return "200 OK", json.dumps({"vms": asked[-1]}).encode()
+
+    agent.answers["/v1/vms"] = vms
+    ran = run("record", "--seconds", "3", "--names", "-o", "named.jsonl")
+    hosts = [line["host"]["vms"] for line in lines("named.jsonl") if "host" in line]
+    assert ["name" in host[examples.DB] for host in hosts] == [False, True] and ran.status == 0
+    assert len(asked) == 2, "it is asked again only for a VM that has no name yet"
+    asked.clear()
+    assert "  vm-3 is db-1\n" in run("record", "--seconds", "3", "-o", "out.jsonl").out
+
+
 def test_the_file_is_its_owners_alone_and_has_a_name_of_its_own(agent: FakeAgent, run: Run) -> None:
     told.serve(agent, HOST, HISTORY)
     before = os.umask(0)

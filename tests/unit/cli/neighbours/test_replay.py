@@ -105,6 +105,7 @@ def test_what_was_recorded_is_judged_as_what_was_there(
         interval=1.0,
         samples=max(map(len, series.values())),
         counted=any(one.counts for samples in series.values() for one in samples),
+        traffic_counted=any(one.bandwidth is not None for samples in series.values() for one in samples),
     )
 
 
@@ -135,7 +136,7 @@ def test_it_says_what_the_agent_would_have_said(run: Run, path: str) -> None:
         "1 VM is slowed by 1 other VM.\nThis is based on 40 samples of 1 s of 3 VMs, with hardware events.\n\n"
         "vm-1 is slowed by vm-2, through the cache\n"
     )
-    assert "    vmqos flavor set flavor-1 --cache-ways 2 --policy shared\n" in ran.out
+    assert "    vmqos flavor set flavor-1-NEW --cache-ways 2 --policy shared\n" in ran.out
     about_one = run("replay", path, "vm-3")
     assert about_one.out.startswith("No VM slows vm-3, and it slows none, as far as can be seen.\n")
 
@@ -170,8 +171,8 @@ FLOODED = {
 @pytest.mark.parametrize(
     ("unit", "said"),
     [
-        (LimitedIn.PERCENT, "vmqos flavor set flavor-1 --bandwidth-percent 30"),
-        (LimitedIn.MBPS, "vmqos flavor set flavor-1 --bandwidth-mbps 10750"),
+        (LimitedIn.PERCENT, "vmqos flavor set flavor-1-NEW --bandwidth-percent 30"),
+        (LimitedIn.MBPS, "vmqos flavor set flavor-1-NEW --bandwidth-mbps 10750"),
         (LimitedIn.NOTHING, "this host can't limit memory bandwidth"),
         (LimitedIn.UNKNOWN, "whether this host limits in per cent or in MB/s is not known"),
     ],

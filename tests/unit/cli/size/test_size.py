@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 import re
@@ -35,7 +36,7 @@ class SizeAgent(FakeAgent):
     :ivar missed: the share of its references that WEB misses, by ways.
     :ivar work: its references in 1000 instructions, by ways.
     :ivar is_counted: whether there is a PMU, and ``is_read`` whether there are samples.
-    :ivar ways: how many WEB has now.
+    :ivar ways: how many WEB has now, and ``held`` how many bytes it holds for each of them.
     :ivar left: bytes that a VM has left in other ways, by ways; with ``goes`` half as much with each look.
     :ivar sees_left: whether anything counts that; it does not of VMs with ways of their ``own``.
     :ivar told: what it was told to remember: each time the UUID and the query, if it ``remembers`` anything.
@@ -53,7 +54,7 @@ class SizeAgent(FakeAgent):
         self.missed = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}
         self.work: dict[int, float] = {}
         self.is_counted = self.is_read = self.has_traffic = self.puts_back = True
-        self.ways = BASE
+        self.ways, self.held = BASE, 1e6
         self.left: dict[int, float] = {}
         self.goes, self.sees_left, self.own = False, True, {WEB}
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
@@ -114,7 +115,7 @@ class SizeAgent(FakeAgent):
             told.append(
                 {
                     "time": since + number + 1,
-                    "occupancy": {"0": 1e6 * self.ways},
+                    "occupancy": {"0": self.held * self.ways},
                     "bandwidth": missed * 1e9 if self.has_traffic else None,
                     "counts": counts if self.is_counted else None,
                 }
@@ -146,8 +147,8 @@ def test_a_vm_gets_one_way_after_the_other_and_the_curve_is_drawn_with_what_it_n
     assert lengths == sorted(lengths, reverse=True) and lengths[0] > 2 * lengths[2] > 0
     assert bars[0].endswith("90.0 %, 1.61 x as long") and bars[2].endswith("20.0 %, 1.02 x as long <")
     assert costs == "That costs 2 more ways on each L3 cache that it runs on, of 3 that are free now."
-    assert command == "  openstack flavor set --property hw:cache_ways=4 m1.cache"
-    assert gets == "It gets them once it is resized to a flavor with them:"
+    assert command == "  vmqos flavor set m1.cache-NEW --cache-ways 4", "Nova resizes no VM to the flavor that it has"
+    assert gets == "It gets them once it is resized to a copy of its flavor with them:"
 
 
 CURVE = "2:0.9000:1.6102,3:0.5000:1.2712,4:0.2000:1.0169,5:0.1800:1.0000"
@@ -185,7 +186,7 @@ def test_programs_get_an_object(sizes: SizeAgent, run: Run) -> None:
         "vm": WEB, "ways": 4, "at_least": False, "has": 2, "first": 2, "more": 2, "free": 3, "tried": 5, "ended": "",
         "counted": True, "steady": True, "part": "", "other_ways": None, "not_counted": [],
         "extra_spec": "hw:cache_ways=4",
-        "command": "openstack flavor set --property hw:cache_ways=4 m1.cache",
+        "command": "vmqos flavor set m1.cache-NEW --cache-ways 4",
     }  # fmt: skip
     assert [one["ways"] for one in curve] == [2, 3, 4, 5]
     assert [one["missed"] for one in curve] == pytest.approx([0.9, 0.5, 0.2, 0.18])
@@ -208,12 +209,19 @@ def test_the_operator_may_say_how_far_to_go_and_is_told_that_it_may_need_more(si
     assert sizes.steps == [2, 3, 2, 3, 4, 5], "there are no more free ways"
 
 
-def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(sizes: SizeAgent, run: Run) -> None:
+def test_a_vm_that_gains_nothing_keeps_what_it_has_and_the_free_ways_are_told(
+    sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes.missed = dict.fromkeys(range(2, 6), 0.97)
     ran = run("size", "web-1", "--yes")
     assert ran.out.startswith("web-1 needs no more than the 2 ways that it has.\n")
     assert "More would bring it little: 3 ways stay free for others. Whether fewer would do is not known" in ran.out
-    assert json.loads(run("size", "web-1", "--yes", "-f", "json").out)["more"] == 0
+    assert ran.out.splitlines()[-3:-1] == ["The extra spec that it needs, and has:", "  hw:cache_ways=2"]
+    assert "But it held 1.9 MiB of the 6 MiB that fit in its 2 ways, so fewer may do.\n" in ran.out
+    monkeypatch.setattr(sizes, "held", 2e6)
+    assert "so fewer may do" not in run("size", "web-1", "--yes").out, "it holds more than fits in one way"
+    told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert (told["more"], told["command"], told["extra_spec"]) == (0, "", "hw:cache_ways=2")
 
 
 def test_a_vm_that_misses_nothing_any_more_is_tried_with_no_further_way(sizes: SizeAgent, run: Run) -> None:
@@ -271,6 +279,49 @@ def test_what_was_counted_before_a_step_could_not_be_had_is_told(number: int, si
     assert (ran.status, sizes.steps, sizes.ways) == (0, [2, 3, 4], BASE)
     assert ran.out.startswith("web-1 needs 3 ways at least.\n")
     assert "No more than 3 ways were tried: " in ran.out and "VM x would have less for it." in ran.out
+
+
+def test_no_sample_is_asked_for_twice(sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "PAUSE", 0.01)
+    told = dict[int, list[tuple[float, list[float]]]]()
+    answers = sizes.samples
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        """Three at a time."""
+        found = answers(query)
+        del found["samples"][WEB][3:]
+        times = [one["time"] for one in found["samples"][WEB]]
+        told.setdefault(sizes.ways, []).append((float(query["since"][0]), times))
+        return "200 OK", json.dumps(found).encode()
+
+    sizes.answers["/v1/neighbours/samples"] = samples
+    assert run("size", "web-1", "--yes", "--most", "3").status == 0
+    assert told.keys() == {2, 3}
+    for asked in told.values():
+        assert len(asked) > 1
+        for (_, times), (since, _) in itertools.pairwise(asked):
+            assert since == times[-1]
+
+
+@pytest.mark.parametrize("failure", ["502 Bad Gateway", ""], ids=["it fails", "it reads no counter any more"])
+def test_what_was_counted_before_the_agent_told_no_more_samples_is_told(
+    failure: str, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepping, "LATE", 0)
+    monkeypatch.setattr(stepping, "PATIENCE", 0.1)
+    monkeypatch.setattr(stepping, "FEWEST", 0.01)
+    answers = sizes.samples
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        # The next step is to be watched for no time.
+        monkeypatch.setattr(stepping, "SPARE", 1000.0)
+        sizes.is_read = sizes.ways < 4
+        return (failure if failure and not sizes.is_read else "200 OK"), json.dumps(answers(query)).encode()
+
+    sizes.answers["/v1/neighbours/samples"] = samples
+    ran = run("size", "web-1", "--yes")
+    assert (ran.status, sizes.ways) == (0, BASE)
+    assert ran.out.startswith("web-1 needs 3 ways at least.\n") and "No more than 3 ways were tried: " in ran.out
 
 
 @pytest.mark.parametrize(("number", "refusal"), [(0, REFUSED), (3, REFUSED), (2, OVER), (5, OVER)])
@@ -416,7 +467,7 @@ def test_ways_for_data_or_for_code_are_tried_while_the_others_stay(
     told = " ".join(ran.out.split())
     assert f"Misses of {other} are in it, too, and the same with each. '--part {other}' tries ways" in told
     assert "That costs 2 more ways on each L3 cache" in ran.out and view.LEFT_BEHIND not in ran.out
-    assert f"  openstack flavor set --property hw:cache_{part}_ways=4 m1.apart\n" in ran.out
+    assert f"  vmqos flavor set m1.apart-NEW --{part}-ways 4\n" in ran.out
     assert f"it has its 2 ways for {part} again." in ran.out
     assert apart.told[-1][1]["part"] == part
 
@@ -529,7 +580,7 @@ def test_a_vm_without_ways_begins_with_as_many_as_the_operator_says(others: Size
     )
     assert "It held 1.9 MiB before, and 3.8 MiB with 4 ways.\n" in ran.out and view.LEFT_BEHIND not in ran.out
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
-    assert "\n  openstack flavor set --property hw:cache_ways=4 m1.cache\n" in ran.out
+    assert "\n  vmqos flavor set m1.cache-NEW --cache-ways 4\n" in ran.out
     assert ran.out.splitlines()[-1].endswith(", it fills all that no VM has alone again.")
 
 
@@ -543,7 +594,7 @@ def test_a_vm_in_a_class_begins_with_as_many_ways_for_itself_as_its_class_has(ot
     assert not any("may_fill_fewer" in query for _, _, query in others.said)
     assert ran.out.startswith("batch needs 4 ways.\n")
     assert "\nThat costs 4 ways on each L3 cache that it runs on, of 5 that are free now.\n" in ran.out
-    command = "openstack flavor set --property hw:cache_ways=4 --property hw:cache_policy=exclusive m1.cache"
+    command = "vmqos flavor set m1.cache-NEW --cache-ways 4 --policy exclusive"
     assert f"\n  {command}\n" in ran.out, "with its own policy, four ways would be shared again"
     assert ran.out.splitlines()[-1].endswith(", it is in its class again.")
 
@@ -564,7 +615,8 @@ def test_programs_get_what_the_ways_cost_a_flavor_that_has_none(
     assert (told["vm"], told["ways"], told["has"], told["first"], told["more"]) == (uuid, 4, 0, first, 4)
     assert (told["free"], told["extra_spec"], told["curve"][0]["ways"]) == (5, spec, first)
     assert told["held_before"] == 2e6
-    assert told["command"].endswith(" m1.cache") and all(one in told["command"] for one in spec.split())
+    options = spec.replace("hw:cache_ways=", "--cache-ways ").replace("hw:cache_policy=", "--policy ")
+    assert told["command"] == f"vmqos flavor set m1.cache-NEW {options}"
     assert others.told[-1][0] == uuid and others.told[-1][1]["curve"].startswith(f"{first}:")
 
 

@@ -86,7 +86,7 @@ export class Slowed {
       make("p", { class: "loss" }),
       make("p", { class: "dim" }),
       why,
-      make("p", { class: "advice" }, "What ends it, once the culprit is resized to that flavor: ", make("code")),
+      make("p", { class: "advice" }, "What ends it, once the culprit is resized to a copy of its flavor with this: ", make("code")),
     );
   }
 
