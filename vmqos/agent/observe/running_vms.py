@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.courtesy import Courtesy
-from vmqos.agent.observe.looks import Done, Looks
+from vmqos.agent.observe.looks import Done, Looks, NoThreadLeft
 from vmqos.daemon import journal
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
@@ -379,7 +379,7 @@ class RunningVms:
                         orders.pop(uuid, None)
 
     def _fail(self, uuid: str, error: Exception) -> None:
-        if isinstance(error, exceptions.HypervisorError | OSError):
+        if isinstance(error, exceptions.HypervisorError | OSError | NoThreadLeft):
             reason = of_error(error)
             reason = reason.told_as(reason.text[:ERROR_LENGTH])
             self._once.log(logging.INFO, ("look", uuid), "VM %s can't be looked at now: %s", uuid, reason)
