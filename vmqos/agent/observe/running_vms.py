@@ -93,6 +93,20 @@ class VmList:
     due: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a look at a VM has found.
+
+    :ivar observed: the VM.
+    :ivar tasks: the VM's tasks.
+    :ivar number: how many looks were ordered before this one began.
+    """
+
+    observed: ObservedVm
+    tasks: Set[int]
+    number: int
+
+
 class RunningVms:
     """Keeps the observed VMs up to date.
 
@@ -346,15 +360,17 @@ class RunningVms:
             self._tried[uuid] = number
         return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in others, running[uuid]))
 
-    def _look_at(self, uuid: str) -> tuple[ObservedVm, Set[int]] | None:
+    def _look_at(self, uuid: str) -> _Found | None:
         """The VM and its tasks; ``None`` where libvirt or /proc knows no such process (yet)."""
+        with self._lock:
+            number = self._number
         vm = self._connection.describe(uuid)
         if vm is None:
             return None
         tasks = vm_tasks.all_tasks(vm)
-        return ObservedVm(vm, processes.cpu_affinity(tasks)), tasks
+        return _Found(ObservedVm(vm, processes.cpu_affinity(tasks)), tasks, number)
 
-    def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int | None) -> None:
+    def _take(self, done: Done[_Found | None], libvirt_id: int | None) -> None:
         """Take over what a look has found.
 
         :param libvirt_id: libvirt's ID of the VM in its list of now; ``None`` where libvirt has not answered.
@@ -365,8 +381,8 @@ class RunningVms:
             self._fail(uuid, done.error)
         elif done.value is None:
             self._backoff.fail(uuid, STARTING)
-        elif libvirt_id is None or done.value[0].vm.libvirt_id == libvirt_id:
-            observed, tasks = done.value
+        elif libvirt_id is None or done.value.observed.vm.libvirt_id == libvirt_id:
+            observed, tasks = done.value.observed, done.value.tasks
             self._vms[uuid] = observed
             watched = self._new_threads.get(uuid)
             if watched is None or watched.process != observed.vm.process:
@@ -375,7 +391,8 @@ class RunningVms:
             self._once.end(("look", uuid))
             with self._lock:
                 for orders in (self._urgent, self._in_turn):
-                    if orders.get(uuid, 0) <= self._tried.get(uuid, 0):
+                    # This look may have been left behind, and the round that ordered another one had no time for it.
+                    if orders.get(uuid, 0) <= done.value.number:
                         orders.pop(uuid, None)
 
     def _fail(self, uuid: str, error: Exception) -> None:
