@@ -87,15 +87,13 @@ class StartWatch:
                 self._once.log(logging.INFO, "lost", "not all is known of %s: it is watched anew", self._run_dir)
             except OSError as error:
                 self._once.log(logging.INFO, "watch", "%s can't be watched: %s", self._run_dir, error.strerror)
-                self._rest()
+                with self._worker.condition:
+                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
             except Exception as error:
                 # Whatever it is, the next VM's start must be watched all the same.
                 self._once.log(logging.ERROR, "watch", "%s can't be watched: %s", self._run_dir, error, error=error)
-                self._rest()
-
-    def _rest(self) -> None:
-        with self._worker.condition:
-            self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
+                with self._worker.condition:
+                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
 
     def _follow(self) -> None:
         watch = DirectoryWatch(self._run_dir)
