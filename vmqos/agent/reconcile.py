@@ -225,7 +225,9 @@ class Reconciler:
         """
         before, requests = self._requested.trial, self._requested.requests
         # Where a trial begins or is over, there is something to plan.
-        self._settled = self._settled and tried == before
+        if tried != before:
+            # Nothing else may be written: the lock is not held, and a start may just have found something to plan.
+            self._settled = False
         if before is not None and before != tried and before.uuid in requests and requests[before.uuid].asked is None:
             # Without a promise, there is no group outside of which a VM can be.
             self._placer.outside.pop(before.uuid, None)

@@ -16,7 +16,7 @@ from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.allocation import Request
-from vmqos.hypervisor import processes, qemu_process
+from vmqos.hypervisor import cgroup, processes, qemu_process
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl.exceptions import ResctrlError
@@ -115,11 +115,18 @@ class Starts:
         """
         if start.process is None:
             return now < start.since + FORK_PATIENCE
-        if not processes.still(start.process):
-            return False
+        try:
+            if not processes.still(start.process):
+                return False
+        except HypervisorError as error:
+            LOG.debug("whether process %d lives can't be told now: %s", start.process.pid, error)
+            return True
         pid = start.process.pid
         with contextlib.suppress(HypervisorError):
-            if now < start.since + PROGRAM_PATIENCE or qemu_process.says_uuid(pid, uuid):
+            if now < start.since + PROGRAM_PATIENCE or cgroup.vm_cgroup(pid) is not None:
+                return True
+            # Only of a process that libvirt gave no cgroup: QEMU can have this take for ever, and the lock is held.
+            if qemu_process.says_uuid(pid, uuid):
                 return True
             LOG.warning("process %d has not become the QEMU of VM %s: it goes back to the default group", pid, uuid)
             try:

@@ -26,7 +26,7 @@ class Failure:
 
 
 class Backoff:
-    """The failures that no success followed yet, by key.
+    """The failures that no success followed yet, by key; every method may be called from any thread.
 
     :param shortest: seconds until the first new try, greater than 0.
     :param longest: the most seconds between two tries.
@@ -56,7 +56,7 @@ class Backoff:
     def keep_only(self, keys: Collection[Hashable]) -> None:
         """Forget the failures of all other keys."""
         for key in self._failures.keys() - set(keys):
-            del self._failures[key]
+            self._failures.pop(key, None)
 
     def get(self, key: Hashable) -> Failure | None:
         """The key's last failure, ``None`` where nothing is wrong."""
@@ -79,15 +79,14 @@ class Backoff:
     def due(self) -> set[Hashable]:
         """The keys that have failed and that it is time to try again; costs as much as there are failures."""
         now = self._clock()
-        return {key for key, failure in self._failures.items() if failure.due <= now}
+        return {key for key, failure in list(self._failures.items()) if failure.due <= now}
 
     def waiting(self) -> set[Hashable]:
-        """The keys that have failed and that it is too early to try again; may be called from any thread."""
+        """The keys that have failed and that it is too early to try again."""
         now = self._clock()
         return {key for key, failure in list(self._failures.items()) if failure.due > now}
 
     def next_due(self) -> float | None:
         """Seconds until the first key may be tried again; ``None`` where nothing is wrong."""
-        if not self._failures:
-            return None
-        return max(0.0, min(failure.due for failure in self._failures.values()) - self._clock())
+        first = min((failure.due for failure in list(self._failures.values())), default=None)
+        return None if first is None else max(0.0, first - self._clock())

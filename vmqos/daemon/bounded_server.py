@@ -84,7 +84,6 @@ THREADS = 4
 
 _BOUNDS = {
     "ident": "vmqos",
-    "cleanup_interval": 1,
     "max_request_header_size": 32 << 10,
     "max_request_body_size": 1,
     # Answers stay in memory, and are bounded by what the agent knows: none is written to the disk.
@@ -335,6 +334,8 @@ class _Places:
     accept: Callable[[], tuple[socket.socket, Any] | None]
     set_socket_options: Callable[[socket.socket], None]
     fix_addr: Callable[[Any], Any]
+    next_channel_cleanup: float
+    _looks_at = 0.0
 
     def handle_accept(self) -> None:
         """Accept the connections that wait, and have others of the same client make room where it has too many."""
@@ -376,7 +377,15 @@ class _Places:
         return kept
 
     def maintenance(self, now: float) -> None:
-        """Close what is overdue; called about once a second by the thread that polls."""
+        """Close what is overdue, about once a second; called in each round by the thread that polls.
+
+        waitress's own interval is by the wall clock: one that was set back would have nothing closed until it is there
+        again.
+        """
+        self.next_channel_cleanup = 0.0
+        if time.monotonic() < self._looks_at:
+            return
+        self._looks_at = time.monotonic() + LOOK_AFTER
         for channel in _channels(self._map):
             if channel.is_overdue():
                 channel.shut()

@@ -11,6 +11,10 @@ from vmqos.daemon.log_once import LogOnce
 
 LOG = logging.getLogger(__name__)
 
+PATIENCE = 0.1
+"""Seconds to wait where systemd reads nothing: a systemd that froze ("Freezing execution") never does again, and VMs
+run on."""
+
 
 def notify(state: str, once: LogOnce | None = None) -> bool:
     """Send one state, such as ``READY=1`` or ``WATCHDOG=1``; nothing happens where systemd does not listen.
@@ -25,6 +29,7 @@ def notify(state: str, once: LogOnce | None = None) -> bool:
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(PATIENCE)
             sender.connect(address)
             sender.sendall(state.encode())
     except OSError as error:

@@ -32,7 +32,7 @@ def host(conf: cfg.ConfigOpts) -> Json:
     filesystem = Filesystem(mount.find(conf.resctrl.path, writable=False).path)
     with filesystem.lock(exclusive=False, timeout=conf.resctrl.lock_timeout):
         told = capabilities(filesystem, info.read_capabilities(filesystem), conf.resctrl.sysfs_cpu_path)
-        return told | {"groups": control_groups(filesystem)}
+    return told | {"groups": control_groups(filesystem, conf.resctrl.lock_timeout)}
 
 
 def capabilities(filesystem: Filesystem, found: Capabilities, sysfs_cpu: str, proc: str = "/proc") -> Json:
@@ -57,12 +57,18 @@ def capabilities(filesystem: Filesystem, found: Capabilities, sysfs_cpu: str, pr
     return told
 
 
-def control_groups(filesystem: Filesystem) -> list[Json]:
-    """Every control group, the default one first; it costs a read of each group's tasks. The caller holds the lock.
+def control_groups(filesystem: Filesystem, patience: float) -> list[Json]:
+    """Every control group, the default one first; it costs a read of each group's tasks.
 
+    The lock is held while the groups are listed, and no longer: for each group's tasks the kernel goes through all
+    tasks of the host, so that a VM that starts would wait for a second where there are a thousand groups.
+
+    :param patience: seconds to wait for the lock.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
     """
-    return [_group(filesystem, group) for group in groups.list_control_groups(filesystem)]
+    with filesystem.lock(exclusive=False, timeout=patience):
+        found = [(group, _inside(filesystem, group)) for group in groups.list_control_groups(filesystem)]
+    return [_group(filesystem, group, names) for group, names in found]
 
 
 def offered(found: Capabilities) -> Json:
@@ -173,12 +179,17 @@ def _monitoring(filesystem: Filesystem) -> Json:
     }
 
 
-def _group(filesystem: Filesystem, group: ControlGroup) -> Json:
-    inside = []
+def _inside(filesystem: Filesystem, group: ControlGroup) -> list[str]:
+    """The names of the monitoring groups in a control group; none where it was removed just now."""
     with contextlib.suppress(exceptions.Vanished):
-        for name in groups.list_monitoring_groups(filesystem, group.name):
-            directory = groups.monitoring_directory(group.name, name)
-            inside.append({"name": name, **_members(filesystem, directory)})
+        return groups.list_monitoring_groups(filesystem, group.name)
+    return []
+
+
+def _group(filesystem: Filesystem, group: ControlGroup, names_inside: list[str]) -> Json:
+    inside = [
+        {"name": name, **_members(filesystem, groups.monitoring_directory(group.name, name))} for name in names_inside
+    ]
     owner = owner_of(group.name) if group.mode != pseudo_lock.LOCKED else Owner.FOREIGN
     names = [group.name] if owner is Owner.VM else [one["name"] for one in inside]
     return {
@@ -198,7 +209,7 @@ def _group(filesystem: Filesystem, group: ControlGroup) -> Json:
 
 
 def _members(filesystem: Filesystem, directory: str) -> Json:
-    """How many tasks a group has, and its CPUs; ``None`` for a pseudo-locked one, which has no tasks."""
+    """How many tasks a group has, and its CPUs; ``None`` for one that is pseudo-locked, or was removed just now."""
     count, cpus = None, ""
     with contextlib.suppress(exceptions.ResctrlError):
         count = len(tasks.read_tasks(filesystem, directory))

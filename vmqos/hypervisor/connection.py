@@ -63,6 +63,10 @@ SPARES = 8
 MOST = 64
 """Connections at most. Where so many calls are under way, libvirt answers none, and the next call waits."""
 
+MOST_OPENING = 16
+"""Connections besides the first that are being opened at most, each by a thread. A libvirtd that hangs may never answer
+one, and a call that gave up waiting makes room for the next call."""
+
 _T = TypeVar("_T")
 
 
@@ -157,6 +161,7 @@ class Connection:
         self._under_way: list[Call] = []
         # libvirt-python frees a connection under a call that still uses it, so the close waits for all calls.
         self._condition = threading.Condition()
+        self._may_open = threading.BoundedSemaphore(MOST_OPENING)
         self._clients: list[_Client] = []
         """The first one has the events. Where it is lost, all are given up."""
         self._token: object = None
@@ -391,8 +396,12 @@ class Connection:
             delay = self._retry_delays[0]
             self._tried.set()
             self._tell(None)
-            # They may take for ever to open, as any connection may.
-            threading.Thread(target=self._open_spares, name="libvirt-spares", daemon=True).start()
+            try:
+                # They may take for ever to open, as any connection may.
+                threading.Thread(target=self._open_spares, name="libvirt-spares", daemon=True).start()
+            except RuntimeError as error:
+                # Without them, calls open their own. This thread alone would notice that the first one is lost.
+                LOG.info("no further connection to libvirt is opened ahead: %s", error)
             if not self._closing.is_set():
                 self._lost.wait()
             self._disconnect(first)
@@ -466,13 +475,20 @@ class Connection:
 
         :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if libvirt takes no further one, or does not answer.
         """
+        if not self._may_open.acquire(timeout=self._answer_patience):
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._unanswered)
         try:
             begun = _begin(self._open)
+        except RuntimeError as error:
+            self._may_open.release()
+            raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
+        begun.add_done_callback(lambda _: self._may_open.release())
+        try:
             connection = begun.result(self._answer_patience)
         except TimeoutError as error:
             begun.add_done_callback(_close_late)
             raise exceptions.HypervisorUnreachable(uri=self._uri, error=self._unanswered) from error
-        except (libvirt.libvirtError, RuntimeError) as error:
+        except libvirt.libvirtError as error:
             raise exceptions.HypervisorUnreachable(uri=self._uri, error=error) from error
         with self._condition:
             if client in self._clients:

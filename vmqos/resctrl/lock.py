@@ -126,7 +126,12 @@ class RootLock:
                     os.close(descriptor)
                     return waiter
         waiter = _Waiter(descriptor, operation)
-        waiter.start()
+        try:
+            waiter.start()
+        except RuntimeError:
+            # The process has no thread left.
+            os.close(descriptor)
+            raise
         return waiter
 
 

@@ -17,6 +17,7 @@ from tests.unit.agent.host import CLASS, OWN, SHARED, THREADS, Host
 from tests.unit.eventually import eventually
 from vmqos.agent.early_start import FORK, EarlyStart
 from vmqos.agent.observe.starting_vms import StartingVm
+from vmqos.agent.reconcile import Change
 from vmqos.allocation import PromiseState
 from vmqos.group_names import vm_group
 from vmqos.host import resctrl_state
@@ -364,6 +365,22 @@ def test_another_programs_group_that_a_start_was_the_first_to_see_is_told_of(hos
     host.settle()
     told = host.told(owner)
     assert told.state is PromiseState.DEGRADED and "foreign" in told.reason.text
+
+
+def test_what_a_start_finds_to_plan_while_a_pass_begins_is_not_forgotten(host: Host) -> None:
+    host.reconciler._settled = True
+
+    class NoOther:
+        """What is tried on a VM, and the start comes while that is compared."""
+
+        def __eq__(self, other: object) -> bool:
+            host.reconciler._settled = False
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    host.reconciler.request(Change(), {}, NoOther())  # type: ignore[arg-type]
+    assert not host.reconciler._settled
 
 
 def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_start: MakeStart) -> None:

@@ -14,6 +14,7 @@ from vmqos.agent.starts import Starts
 from vmqos.allocation import Request
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor import processes
+from vmqos.hypervisor.exceptions import ProcessUnreadable
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -72,3 +73,27 @@ def test_a_start_whose_process_has_ended_is_over(starts: Starts) -> None:
 def test_a_start_without_a_process_is_given_up_in_the_end(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmqos.agent.starts.FORK_PATIENCE", 0.0)
     assert starts.under_way({}, {}) == ({}, {})
+
+
+def test_a_start_goes_on_while_proc_does_not_tell_whether_its_process_lives(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(process: Process) -> bool:
+        raise ProcessUnreadable(pid=process.pid, error="Too many open files")
+
+    starts.note_process(UUID, ALIVE, outside=0)
+    monkeypatch.setattr(processes, "still", refuse)
+    assert starts.under_way({}, {})[0] == {UUID: REQUEST}
+
+
+def test_a_process_in_a_vms_cgroup_is_not_asked_for_its_command_line(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(pid: int, uuid: str) -> bool:
+        raise AssertionError("its command line may be in memory that it never fills")
+
+    starts.note_process(UUID, ALIVE, outside=0)
+    monkeypatch.setattr("vmqos.agent.starts.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.starts.qemu_process.says_uuid", hang)
+    monkeypatch.setattr("vmqos.agent.starts.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope")
+    assert starts.under_way({}, {})[0] == {UUID: REQUEST}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.clock import Clock
-from vmqos.daemon.backoff import Backoff
+from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.reason import Code, Reason
 
 REFUSED, AGAIN = Reason(Code.REFUSED, "refused"), Reason(Code.REFUSED, "refused again")
@@ -59,3 +59,18 @@ def test_keys_that_are_gone_are_forgotten(backoff: Backoff) -> None:
     backoff.keep_only({("monitoring", "here")})
     assert backoff.get("gone") is None
     assert backoff.get(("monitoring", "here")) is not None
+
+
+def test_another_thread_may_note_failures_while_they_are_looked_at(backoff: Backoff) -> None:
+    class Meddling(Failure):
+        """A failure during whose look the other thread gets its turn."""
+
+        @property
+        def due(self) -> float:  # type: ignore[override]
+            backoff.fail(("another", len(backoff._failures)), REFUSED)
+            return 1.0
+
+    for read in (backoff.due, backoff.waiting, backoff.next_due):
+        backoff._failures = {"a": object.__new__(Meddling), "b": object.__new__(Meddling)}
+        read()
+        assert len(backoff._failures) > 2

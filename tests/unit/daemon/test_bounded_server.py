@@ -198,6 +198,16 @@ def test_a_connection_on_which_nothing_is_asked_ends(connect: Connect, monkeypat
     assert is_closed(idle) and is_closed(used)
 
 
+def test_a_clock_that_is_set_back_lets_no_connection_stay(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_server, "REQUEST_TIME", 0.5)
+    assert ask(connect) == (200, b"well")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 7200)
+    silent = connect()
+    silent.settimeout(15)
+    assert is_closed(silent)
+
+
 def test_an_answer_that_takes_long_is_waited_for(
     connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

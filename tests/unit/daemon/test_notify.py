@@ -35,6 +35,20 @@ def test_nothing_is_sent_where_systemd_does_not_listen(tmp_path: Path, monkeypat
     assert not notify.notify("READY=1")
 
 
+def test_a_systemd_that_reads_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(path)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        for _ in range(10_000):
+            if not notify.notify("WATCHDOG=1"):
+                break
+        else:
+            pytest.fail("the socket's queue never was full")
+        assert systemd.recv(64) == b"WATCHDOG=1"
+        assert notify.notify("WATCHDOG=1")
+
+
 @pytest.mark.parametrize(
     ("microseconds", "pid", "seconds"),
     [

@@ -258,3 +258,53 @@ def test_a_try_that_libvirt_never_answers_is_followed_by_another(
     connection.close()
     assert libvirt.opened
     assert_all_are_closed_soon(libvirt)
+
+
+def test_where_libvirt_opens_no_connection_threads_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt, may_open, tries = HangingLibvirt(), threading.Event(), list[str]()
+
+    def open_late(uri: str) -> Client:
+        if uri != "test:///pile":
+            return HangingLibvirt().open(uri)
+        if libvirt.opened:
+            tries.append(uri)
+            may_open.wait(60)
+        return libvirt.open(uri)
+
+    monkeypatch.setattr(module.libvirt, "openReadOnly", open_late)
+    monkeypatch.setattr(module.domain_xml, "parse", lambda xml: None)
+    connection = Connection("test:///pile", lambda uuid: None, answer_patience=0.05)
+    connection.start(wait=True)
+    hangs = threading.Thread(target=connection.describe, args=("hangs",), daemon=True)
+    hangs.start()
+    eventually(lambda: libvirt.calls_under_way == 1)
+    for _ in range(module.MOST_OPENING + 5):
+        with pytest.raises(exceptions.HypervisorUnreachable, match="does not answer"):
+            connection.describe("answers")
+    assert len(tries) == module.MOST_OPENING
+    may_open.set()
+    eventually(lambda: sum(client.is_open for client in libvirt.opened) == 1)
+    assert connection.describe("answers") is None
+    libvirt.answers.set()
+    hangs.join(60)
+    connection.close()
+    assert_all_are_closed_soon(libvirt)
+
+
+def test_a_host_without_a_thread_for_spare_connections_is_connected_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt, start = HangingLibvirt(), threading.Thread.start
+
+    def refuse_some(thread: threading.Thread) -> None:
+        if thread.name == "libvirt-spares":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_some)
+    monkeypatch.setattr(module.libvirt, "openReadOnly", libvirt.open)
+    connection = Connection("test:///", lambda uuid: None, retry_delays=(0.01, 0.02))
+    connection.start(wait=True)
+    eventually(lambda: connection.is_connected)
+    connection._lose("the test has cut it")
+    eventually(lambda: len(libvirt.opened) == 2 and connection.is_connected)
+    connection.close()
+    assert_all_are_closed_soon(libvirt)

@@ -146,6 +146,18 @@ def test_waiting_in_vain_again_and_again_adds_no_thread_and_leaves_nothing(fs: F
         pass
 
 
+def test_where_no_thread_can_wait_nothing_stays_open(
+    fs: Filesystem, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with held_elsewhere(root, EXCLUSIVE), pytest.raises(RuntimeError), fs.lock(exclusive=True, timeout=LONG):
+        pass
+    assert descriptors_of(root) == 0
+
+
 def test_who_comes_back_has_kept_the_place_in_the_queue(fs: Filesystem, root: Path) -> None:
     with held_elsewhere(root, EXCLUSIVE):
         with pytest.raises(exceptions.LockTimeout), fs.lock(exclusive=True, timeout=0.05):

@@ -20,6 +20,10 @@ from typing import Generic, TypeVar
 LEAST_DEADLINE = 0.01
 """Seconds that a look has at least, even if many looks of the same round were left behind before it."""
 
+MOST_UNDER_WAY = 64
+"""Looks that are under way at most, each with its thread: half of what the agent may have (``TasksMax=`` in its unit).
+If more hung, no other part of the agent could start a thread any more."""
+
 _T = TypeVar("_T")
 
 
@@ -39,6 +43,10 @@ class Done(Generic[_T]):
     seconds: float
     value: _T | None = None
     error: Exception | None = None
+
+
+class NoThreadLeft(Exception):
+    """A look was not begun, because there is no thread for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +104,8 @@ class Looks(Generic[_T]):
             was only slow ends a little later, and a later call returns it.
         :param budget: seconds after which no further look is begun; the first look is begun in any case.
         :param gives_way: says whether no further look is begun from now on; it is asked again after each :meth:`wake`.
-        :returns: the looks that have ended, also those that an earlier call left behind.
+        :returns: the looks that have ended, also those that an earlier call left behind. Where no thread is left to
+            begin the others, each of these has ended with :class:`NoThreadLeft`.
         """
         until, part = time.monotonic() + budget, 1.0
         with self._condition:
@@ -115,8 +124,9 @@ class Looks(Generic[_T]):
                     done, self._done = self._done, []
                     return done
                 if lane is None:
-                    lane = self._lane = _Lane()
-                    threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
+                    lane = self._begin_lane()
+                    if lane is None:
+                        continue
                 self._condition.notify_all()
                 # The thread goes from look to look without waking this one, which wakes when a look may have to be
                 # left behind.
@@ -133,6 +143,22 @@ class Looks(Generic[_T]):
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+
+    def _begin_lane(self) -> _Lane | None:
+        """A further thread; ``None`` where there can be none, and all that is to be looked at has failed for that."""
+        lane, why = _Lane(), f"{len(self._under_way)} looks hang already"
+        if len(self._under_way) < MOST_UNDER_WAY:
+            try:
+                threading.Thread(target=self._work, args=(lane,), name="look", daemon=True).start()
+            except RuntimeError as error:
+                why = str(error)
+            else:
+                self._lane = lane
+                return lane
+        now, failure = time.monotonic(), NoThreadLeft(f"no thread is left to look at it: {why}")
+        self._done += [Done(key, now, 0.0, error=failure) for key in self._queue]
+        self._queue.clear()
+        return None
 
     def _work(self, lane: _Lane) -> None:
         while True:

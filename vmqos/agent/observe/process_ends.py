@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -48,12 +49,16 @@ class ProcessEnds:
                     self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
                     self._followed[process] = descriptor
                     continue
-            except exceptions.HypervisorError:
+            except (exceptions.HypervisorError, OSError):
+                # OSError: this user has as many watches as the kernel gives it (epoll(7), max_user_watches).
                 pass
             os.close(descriptor)
         if self._followed and self._thread is None:
-            self._thread = threading.Thread(target=self._wait, name="ends", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._wait, name="ends", daemon=True)
+            # Where no thread can be started now, a later call tries again: what has ended by then is told of, too.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def close(self) -> None:
         """End the thread, and give the descriptors back."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos.agent.courtesy import Courtesy
-from vmqos.agent.observe.looks import Done, Looks
+from vmqos.agent.observe.looks import Done, Looks, NoThreadLeft
 from vmqos.daemon import journal
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
@@ -91,6 +91,20 @@ class VmList:
     troubles: Mapping[str, str] = field(default_factory=dict)
     looked_at: float | None = None
     due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a look at a VM has found.
+
+    :ivar observed: the VM.
+    :ivar tasks: the VM's tasks.
+    :ivar number: how many looks were ordered before this one began.
+    """
+
+    observed: ObservedVm
+    tasks: Set[int]
+    number: int
 
 
 class RunningVms:
@@ -346,15 +360,17 @@ class RunningVms:
             self._tried[uuid] = number
         return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in others, running[uuid]))
 
-    def _look_at(self, uuid: str) -> tuple[ObservedVm, Set[int]] | None:
+    def _look_at(self, uuid: str) -> _Found | None:
         """The VM and its tasks; ``None`` where libvirt or /proc knows no such process (yet)."""
+        with self._lock:
+            number = self._number
         vm = self._connection.describe(uuid)
         if vm is None:
             return None
         tasks = vm_tasks.all_tasks(vm)
-        return ObservedVm(vm, processes.cpu_affinity(tasks)), tasks
+        return _Found(ObservedVm(vm, processes.cpu_affinity(tasks)), tasks, number)
 
-    def _take(self, done: Done[tuple[ObservedVm, Set[int]] | None], libvirt_id: int | None) -> None:
+    def _take(self, done: Done[_Found | None], libvirt_id: int | None) -> None:
         """Take over what a look has found.
 
         :param libvirt_id: libvirt's ID of the VM in its list of now; ``None`` where libvirt has not answered.
@@ -365,8 +381,8 @@ class RunningVms:
             self._fail(uuid, done.error)
         elif done.value is None:
             self._backoff.fail(uuid, STARTING)
-        elif libvirt_id is None or done.value[0].vm.libvirt_id == libvirt_id:
-            observed, tasks = done.value
+        elif libvirt_id is None or done.value.observed.vm.libvirt_id == libvirt_id:
+            observed, tasks = done.value.observed, done.value.tasks
             self._vms[uuid] = observed
             watched = self._new_threads.get(uuid)
             if watched is None or watched.process != observed.vm.process:
@@ -375,11 +391,12 @@ class RunningVms:
             self._once.end(("look", uuid))
             with self._lock:
                 for orders in (self._urgent, self._in_turn):
-                    if orders.get(uuid, 0) <= self._tried.get(uuid, 0):
+                    # This look may have been left behind, and the round that ordered another one had no time for it.
+                    if orders.get(uuid, 0) <= done.value.number:
                         orders.pop(uuid, None)
 
     def _fail(self, uuid: str, error: Exception) -> None:
-        if isinstance(error, exceptions.HypervisorError | OSError):
+        if isinstance(error, exceptions.HypervisorError | OSError | NoThreadLeft):
             reason = of_error(error)
             reason = reason.told_as(reason.text[:ERROR_LENGTH])
             self._once.log(logging.INFO, ("look", uuid), "VM %s can't be looked at now: %s", uuid, reason)

@@ -89,6 +89,11 @@ class StartWatch:
                 self._once.log(logging.INFO, "watch", "%s can't be watched: %s", self._run_dir, error.strerror)
                 with self._worker.condition:
                     self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
+            except Exception as error:
+                # Whatever it is, the next VM's start must be watched all the same.
+                self._once.log(logging.ERROR, "watch", "%s can't be watched: %s", self._run_dir, error, error=error)
+                with self._worker.condition:
+                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
 
     def _follow(self) -> None:
         watch = DirectoryWatch(self._run_dir)

@@ -284,12 +284,8 @@ class Api:
 
     def _groups(self) -> contract.Groups:
         filesystem = self._agent.filesystem
-
-        def read() -> list[describe.Json]:
-            with filesystem.lock(exclusive=False, timeout=LOCK_PATIENCE):
-                return describe.control_groups(filesystem)
-
-        return {"groups": cast(list[contract.ControlGroup], self._live.read(read))}
+        found = self._live.read(lambda: describe.control_groups(filesystem, LOCK_PATIENCE))
+        return {"groups": cast(list[contract.ControlGroup], found)}
 
     def _plan(self, query: dict[str, list[str]]) -> contract.Plan:
         specs: dict[str, str] = {}

@@ -33,6 +33,7 @@ def travelling() -> Iterator[Callable[[int | None], None]]:
     :returns: what takes it to a CPU; ``None`` leaves it where it is.
     """
     home = os.sched_getaffinity(0)
+    back = _with_those_offline(home)
     away = False
 
     def go(cpu: int | None) -> None:
@@ -48,7 +49,18 @@ def travelling() -> Iterator[Callable[[int | None], None]]:
     finally:
         if away:
             with suppress(OSError):
-                os.sched_setaffinity(0, home)
+                os.sched_setaffinity(0, back)
+
+
+def _with_those_offline(home: set[int]) -> set[int]:
+    """The CPUs of a thread that may run on all CPUs that are online, with those that are not.
+
+    The kernel does not tell whether it may run on these (``sched_getaffinity`` in kernel/sched/syscalls.c). Without
+    them it would be confined to the others for ever, also once they are online. Any other thread keeps its CPUs.
+    """
+    if len(home) < os.sysconf("SC_NPROCESSORS_ONLN"):
+        return home
+    return home.union(range(os.sysconf("SC_NPROCESSORS_CONF")))
 
 
 def _tickless(path: str) -> frozenset[int]:

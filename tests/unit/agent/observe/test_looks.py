@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.unit.eventually import eventually
-from vmqos.agent.observe.looks import Looks
+from vmqos.agent.observe.looks import MOST_UNDER_WAY, Looks, NoThreadLeft
 
 DEADLINE = 1.0
 LONG = 60.0
@@ -162,3 +162,31 @@ def test_no_further_look_is_begun_once_no_time_is_left(looks: Looks[str], slow: 
     done = looks.run(keys, lambda: seconds, LONG)
     assert 0 < len(slow.looked) < len(keys), "each look was quick, so the rest of them would have been made as well"
     assert [*(each.key for each in done), *looks.under_way] == slow.looked
+
+
+def test_without_a_thread_the_looks_fail_and_later_ones_do_not(
+    looks: Looks[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        done = looks.run(["a", "b"], lambda: DEADLINE, LONG)
+        assert [(each.key, str(each.error)) for each in done] == [
+            (key, "no thread is left to look at it: can't start new thread") for key in "ab"
+        ]
+    assert [each.value for each in looks.run(["a", "b"], lambda: DEADLINE, LONG)] == ["A", "B"]
+
+
+def test_however_many_looks_hang_there_is_a_bound_of_threads(
+    looks: Looks[str], slow: Slow, new_threads: Callable[[], int]
+) -> None:
+    slow.hanging = {str(number): threading.Event() for number in range(MOST_UNDER_WAY + 10)}
+    done = looks.run(slow.hanging, lambda: 0.02, LONG)
+    assert new_threads() == len(looks.under_way) == MOST_UNDER_WAY
+    assert len(done) == 10 and all(isinstance(each.error, NoThreadLeft) for each in done)
+    for event in slow.hanging.values():
+        event.set()
+    eventually(lambda: not looks.under_way)
+    assert {each.value for each in looks.run(["a"], lambda: DEADLINE, LONG)} >= {"A"}

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -82,6 +84,52 @@ def test_a_process_that_is_gone_or_whose_pid_is_anothers_is_left_out(
     child.kill()
     child.wait()
     assert not told.within(SHORT)
+
+
+_epoll = select.epoll
+
+
+class FullEpoll:
+    """An epoll of a user who has no watch left but the one for the end."""
+
+    def __init__(self) -> None:
+        self._epoll = _epoll()
+        self._count = 0
+
+    def register(self, descriptor: int, events: int) -> None:
+        if self._count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._count += 1
+        self._epoll.register(descriptor, events)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+def test_a_process_that_no_watch_is_left_for_is_left_out(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.agent.observe.process_ends.select.epoll", FullEpoll)
+    before = len(os.listdir("/proc/self/fd"))
+    made = Told()
+    made.ends.follow({processes.of_pid(child.pid)})
+    made.ends.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_thread_that_can_not_be_started_is_tried_again(
+    told: Told, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    process = processes.of_pid(child.pid)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        told.ends.follow({process})
+    child.kill()
+    told.ends.follow({process})
+    assert told.within(LONG)
 
 
 def test_no_descriptor_and_no_thread_is_left(child: subprocess.Popen[bytes]) -> None:

@@ -64,6 +64,36 @@ def test_a_mark_that_comes_during_the_look_is_still_owed(running: RunningVms, li
     assert libvirt.described == 2
 
 
+def test_a_mark_that_comes_during_a_look_that_hangs_outlasts_a_round_without_time_for_it(
+    running: RunningVms, libvirt: Libvirt, late: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvirt.listed, libvirt.vms["b"] = {"b": 0, "a": 1}, replace(libvirt.vm, uuid="b", libvirt_id=0)
+    running.look(False, LONG)
+    go_on = threading.Event()
+
+    def hang() -> None:
+        assert go_on.wait(LONG)
+
+    running.mark("a")
+    with monkeypatch.context() as hasty:
+        hasty.setattr(module, "LOOK_DEADLINE", PATIENCE)
+        libvirt.on_describe = hang
+        running.look(False, LONG)
+        running.mark("a")
+    go_on.set()
+    assert late.wait(LONG)
+    described = libvirt.described
+    with monkeypatch.context() as hasty:
+        hasty.setattr(module, "ROUND_BUDGET", 0.0)
+        running.mark("b")
+        libvirt.on_describe = lambda: time.sleep(PATIENCE)
+        found = running.look(False, LONG)
+    assert libvirt.described == described + 1, "there was time for b alone"
+    assert found.troubles == {"a": module.WAITING}
+    running.look(False, LONG)
+    assert libvirt.described == described + 2
+
+
 def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
     running: RunningVms, libvirt: Libvirt, caplog: pytest.LogCaptureFixture
 ) -> None:

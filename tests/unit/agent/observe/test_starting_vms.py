@@ -124,6 +124,29 @@ def test_a_fault_of_one_start_keeps_no_other_back(watched: Watched) -> None:
         pass
 
 
+def test_a_fault_in_the_watching_itself_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.RETRY", 0.01)
+    faults, read = [ValueError("filedescriptor out of range in select()")], StartWatch._read
+
+    def fail_once(watch: StartWatch, file: str) -> StartingVm | None:
+        if faults:
+            raise faults.pop()
+        return read(watch, file)
+
+    monkeypatch.setattr(StartWatch, "_read", fail_once)
+    watched = Watched(tmp_path)
+    watched.watch.start()
+    eventually(lambda: watched.watch._watch is not None)
+    watched.write("a")
+    eventually(lambda: "out of range" in caplog.text)
+    eventually(lambda: watched.watch._watch is not None)
+    watched.write("b")
+    assert watched.next() == ("b", 0)
+    watched.watch.close()
+
+
 @pytest.mark.parametrize(
     ("error", "level"),
     [

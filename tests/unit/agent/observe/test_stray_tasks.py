@@ -148,3 +148,11 @@ def test_a_vm_that_has_just_ended_is_no_error(filesystem: Filesystem, vm: Observ
     gone = VirtualMachine(UUID, "vm", 1, Process(99999999, 1), None, False, None)
     default_group_has(filesystem, os.getpid())
     assert StrayWatch().look(filesystem, {}, {UUID: ObservedVm(gone, frozenset({0}))}) == set()
+
+
+def test_kernel_threads_that_have_ended_are_forgotten() -> None:
+    watch, alive = StrayWatch(), processes.of_pid(os.getpid())
+    ended = {Process(alive.pid, alive.start_time - number) for number in range(1, 100)}
+    watch._kernel_threads[UUID] = {alive, *ended}
+    assert watch.kernel_threads(UUID) == {alive.pid} and watch._kernel_threads[UUID] == {alive}
+    assert watch.kernel_threads("another") == set()

@@ -34,6 +34,7 @@ def allowed(monkeypatch):
     cpus = SimpleNamespace(home=frozenset(range(8)), went=[])
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(cpus.home))
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, mask: cpus.went.append(set(mask)))
+    monkeypatch.setattr(os, "sysconf", {"SC_NPROCESSORS_ONLN": 8, "SC_NPROCESSORS_CONF": 8}.__getitem__)
     return cpus
 
 
@@ -78,6 +79,15 @@ def test_nobody_goes_where_he_may_not_run(allowed):
         go(None)
         go(4)
     assert allowed.went == [{4}, {1, 2, 4}]
+
+
+@pytest.mark.parametrize(("online", "back"), [(8, set(range(16))), (12, set(range(8)))])
+def test_who_may_run_everywhere_may_run_on_cpus_that_come_later_too(allowed, monkeypatch, online, back):
+    counts = {"SC_NPROCESSORS_ONLN": online, "SC_NPROCESSORS_CONF": 16}
+    monkeypatch.setattr(os, "sysconf", counts.__getitem__)
+    with reading_cpus.travelling() as go:
+        go(4)
+    assert allowed.went == [{4}, back]
 
 
 @pytest.mark.parametrize("home", [{0}, {3}])
