@@ -450,11 +450,11 @@ class Reconciler:
 
     def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
-        requests, vcpus = self._requested.requests, self._requested.vcpus
-        limit = vcpus.limits.get(uuid)
+        vcpus = self._requested.vcpus
+        request, limit = vcpus.applied(uuid, self._requested.requests[uuid]), vcpus.limits.get(uuid)
         return VmRecord(
             observed,
-            trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, tried),
+            request if tried is None else trial.applied(request, observed.vm, tried),
             vcpus=limit,
             affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
             tasks=self._placer.placed.get(uuid),
@@ -481,7 +481,7 @@ class Reconciler:
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        is_tried = _has_tried_ways(records)
+        is_tried = self._requested.trial is not None and _has_tried_ways(records)
         if is_tried and not self._before_trial:
             self._before_trial = {group.name: group.masks for group in now.layout.groups}
         before = None if is_tried else self._before_trial
