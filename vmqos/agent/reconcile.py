@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
@@ -79,14 +79,14 @@ class Planned:
     :ivar requests: what the planner was asked for.
     :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
         in two groups, and those whose vCPUs have no names yet.
-    :ivar waiting: UUIDs of VMs for which something failed a short time ago. The planner was asked for what they have,
-        and not for what their flavors say, even if their time has come since.
+    :ivar waiting: UUIDs of VMs for which something failed a short time ago, and other keys of failures. The planner was
+        asked for what these VMs have, and not for what their flavors say, even if their time has come since.
     """
 
     plan: Plan
     requests: tuple[Request, ...]
     parted: frozenset[str]
-    waiting: frozenset[str]
+    waiting: Set[Hashable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +375,7 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != before.resctrl.mounted_as:
             return {}
-        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._waiting())
+        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._backoff.waiting())
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
@@ -465,7 +465,7 @@ class Reconciler:
 
         :param starting: what was asked for the VMs that libvirt is starting, by UUID.
         """
-        waiting = self._waiting()
+        waiting = self._backoff.waiting()
         requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
@@ -489,10 +489,6 @@ class Reconciler:
         if not (is_tried or plan.prepare):
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
-
-    def _waiting(self) -> frozenset[str]:
-        """UUIDs of VMs for which something failed a short time ago. A pass asks once: meanwhile their time may come."""
-        return frozenset(key for key in self._backoff.waiting() if isinstance(key, str))
 
     def _act(
         self,
@@ -620,7 +616,7 @@ class Reconciler:
                 self._backoff.succeed(uuid)
 
     def _remembered(
-        self, plan: Plan, records: Mapping[str, VmRecord], waiting: Set[str]
+        self, plan: Plan, records: Mapping[str, VmRecord], waiting: Set[Hashable]
     ) -> dict[str, Mapping[int, int]]:
         """How many ways a plan that was carried out grants to each group, for the next plan.
 
@@ -629,7 +625,7 @@ class Reconciler:
 
         :param waiting: UUIDs of the VMs for which something failed a short time ago.
         """
-        keep = {uuid for uuid, record in records.items() if record.is_unknown} | (waiting & records.keys())
+        keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 
