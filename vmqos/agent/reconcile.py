@@ -282,7 +282,8 @@ class Reconciler:
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
         self._give_way(is_audit)
-        is_calm = self._settled and is_same_host and not (change.everything or self._backoff.due())
+        is_calm = self._settled and is_same_host and vms.keys() == self.snapshot.vms.keys()
+        is_calm = is_calm and not (change.everything or self._backoff.due())
         is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
         # A VM that waits for ways does not wait for a look at all tasks of the host.
         if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
@@ -307,7 +308,7 @@ class Reconciler:
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
-        return self._courtesy.to(self.is_wanted() or self.has_news())
+        return (self.is_wanted() or self.has_news()) and self._courtesy.gives_way()
 
     def _give_way(self, can_wait: bool) -> None:
         """End the pass if it can wait, and something is in a hurry.
@@ -321,13 +322,14 @@ class Reconciler:
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
 
+        :param vms: the VMs of the last pass, as they are now.
         :param look_at: UUIDs of these VMs.
         :returns: ``None`` where a whole pass is called for.
         """
         known, aims = self.snapshot.vms, self._in_force.aims
         if not look_at:
             return {}
-        if vms.keys() != known.keys() or not look_at <= aims.keys():
+        if not look_at <= aims.keys():
             return None
         records = {uuid: self._record(uuid, vms[uuid], self._requested.trial) for uuid in look_at}
         for uuid, record in records.items():
