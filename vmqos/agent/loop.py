@@ -127,7 +127,8 @@ class Agent:
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self.flavors = ToldFlavors(keystone.is_configured(conf, "nova"), self._on_change)
         self._courtesy = Courtesy()
-        self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors, self._courtesy)
+        flavors = self.flavors if self.flavors.is_on else None
+        self.reconciler = Reconciler(self.filesystem, self.backoff, flavors, self._courtesy)
         leaves_incoming = conf.libvirt.incoming_memory == DEFAULT_GROUP
         self.connection = Connection(
             conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming

@@ -33,6 +33,7 @@ from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
+from vmqos.reason import Code
 from vmqos.resctrl import topology
 
 SOON = 3.0
@@ -500,6 +501,13 @@ def test_a_vm_is_served_once_the_gateway_has_told_its_flavor_and_keeps_what_it_h
         host.agent.flavors.tell(vm, wanted["process"], Found(TWO))
         eventually(lambda: host.ways(vm) == 2)
         assert host.agent.flavors.wanted() == []
+
+
+def test_no_flavor_is_asked_for_where_nova_is_not_to_be_asked(host: Host) -> None:
+    vm = host.libvirt.boot(None)
+    host.agent.run_passes()
+    assert host.agent.flavors.wanted() == []
+    assert host.agent.snapshot.vms[vm].allocation.reason.code is Code.NO_EXTRA_SPECS
 
 
 def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:
