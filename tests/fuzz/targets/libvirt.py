@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from tests.fuzz.targets import parts
 from vmqos import extra_specs
-from vmqos.hypervisor import bounded_xml, domain_xml, exceptions, status_file
+from vmqos.hypervisor import bounded_xml, domain_xml, exceptions, run_files
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.pseudo_lock import shared_memory
 from vmqos.pseudo_lock.shared_memory import SharedMemory
@@ -51,7 +51,7 @@ def memory(data: bytes) -> bool:
 
 def status(data: bytes) -> bool:
     path = parts.lay_down("status.xml", data)
-    found = status_file.read(str(path))
+    found = run_files.read_status(str(path))
     if found is None:
         return False
     _check(found.domain)
