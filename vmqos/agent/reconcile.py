@@ -239,7 +239,9 @@ class Reconciler:
             if any(requests[uuid] != asked for uuid, asked in fresh.items()):
                 requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
-        vcpus, born = self._vcpu_watch.look(vms, requests, changed)
+        vcpus, born = Vcpus(), frozenset[str]()
+        if any(asked.follows_vcpus for asked in requests.values()):
+            vcpus, born = self._vcpu_watch.look(vms, requests, changed)
         # A pass that did not get the lock leaves what it found to the next pass.
         self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys(), tried)
 
@@ -452,11 +454,17 @@ class Reconciler:
 
     def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
-        vcpus = self._requested.vcpus
-        request, limit = vcpus.applied(uuid, self._requested.requests[uuid]), vcpus.limits.get(uuid)
+        request, vcpus = self._requested.requests[uuid], self._requested.vcpus
+        limit = vcpus.limits.get(uuid)
+        if uuid in vcpus.unknown:
+            request = replace(request, wants=None, unknown=vcpus.unknown[uuid])
+        elif limit is not None:
+            request = request.but(limit.problem)
+        if tried is not None:
+            request = trial.applied(request, observed.vm, tried)
         return VmRecord(
             observed,
-            request if tried is None else trial.applied(request, observed.vm, tried),
+            request,
             vcpus=limit,
             affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
             tasks=self._placer.placed.get(uuid),
