@@ -383,7 +383,8 @@ class Reconciler:
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
-        if lacking := [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]:
+        lacking = [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]
+        if lacking and _has_tried_ways(before.vms):
             # Ways that are only tried on a VM are given to one that is promised them.
             promised = trial.untried(before, requests)
             without = allocation.plan(now.capabilities, now.layout, promised, before.policy, self._granted)

@@ -261,8 +261,8 @@ class RunningVms:
         :param running: libvirt's ID of each VM that runs, by UUID.
         :param since: when libvirt was asked for that.
         """
-        self._forget_dead(self._vms.keys() - running.keys())
-        dying = frozenset(self._vms.keys() - running.keys())
+        unlisted = self._vms.keys() - running.keys()
+        dying = frozenset(unlisted - self._forget_dead(unlisted))
         self._order_looks(running, since)
 
         def gives_way() -> bool:
