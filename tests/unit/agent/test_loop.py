@@ -197,8 +197,6 @@ def test_a_vm_whose_tasks_can_not_be_moved_for_a_fault_of_ours_ends_no_pass(
 
     with monkeypatch.context() as patched:
         patched.setattr(vm_tasks, "lister", faulty)
-        # The look at the VM lists its tasks, too: this fault is the placer's alone.
-        patched.setattr(vm_tasks, "all_tasks", lambda vm: {vm.process.pid})
         host.agent.run_passes()
     assert host.state(good) is PromiseState.KEPT and not host.agent.health.last_error
     assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
