@@ -634,7 +634,7 @@ class Reconciler:
         For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
         earlier numbers stay.
 
-        :param waiting: UUIDs of the VMs for which something failed a short time ago.
+        :param waiting: UUIDs of the VMs for which something failed a short time ago, among other keys of failures.
         """
         keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
         before = {vm_group(uuid) for uuid in keep | self._unseen}

@@ -92,7 +92,7 @@ class Vcpus:
 
 
 class VcpuWatch:
-    """Looks at the vCPUs of VMs where they may have changed, before each pass that a flavor has follow vCPUs.
+    """Looks at the vCPUs of VMs, where they may have changed. A pass asks it if the ways of any VM follow vCPUs.
 
     :param backoff: says when a look that failed is tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
