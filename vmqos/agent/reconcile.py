@@ -284,9 +284,8 @@ class Reconciler:
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
         self._give_way(is_audit)
-        is_calm = self._settled and is_same_host and vms.keys() == self.snapshot.vms.keys()
-        is_calm = is_calm and not (change.everything or self._backoff.due())
-        is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
+        is_calm = self._settled and is_same_host and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
+        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
         # A VM that waits for ways does not wait for a look at all tasks of the host.
         if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
             strays = self._placer.strays(vms, share)
