@@ -25,12 +25,9 @@ class Courtesy:
         self.is_given = False
         """Whether this pass has given way."""
 
-    def to(self, is_waiting: bool) -> bool:
-        """Whether to give way now.
-
-        :param is_waiting: whether there is something to give way to.
-        """
-        if not is_waiting or (self._since is not None and self._clock() >= self._since + self._longest):
+    def gives_way(self) -> bool:
+        """Whether to give way now; to be asked only where there is something to give way to."""
+        if self._since is not None and self._clock() >= self._since + self._longest:
             return False
         self.is_given = True
         return True

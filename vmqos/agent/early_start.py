@@ -128,7 +128,9 @@ class EarlyStart:
             with self._filesystem.lock(exclusive=True, timeout=PATIENCE):
                 for starting in begun:
                     self._move(starting)
-                targets = self._start(wanted)
+                targets = self._reconciler.start(wanted) if wanted else {}
+                if not targets and len(wanted) > 1:
+                    targets = self._start_each(wanted)
                 for starting in found:
                     if starting.file in fresh:
                         domain = starting.status.domain
@@ -148,12 +150,11 @@ class EarlyStart:
     def _can_act_on(self, file: str) -> bool:
         return file in self._targets and self._targets[file].group is not None
 
-    def _start(self, wanted: Mapping[str, VmRecord]) -> Mapping[str, TaskGroup]:
-        """Make the VMs' groups; where one plan for all of them does not do, by a plan for each."""
-        targets = self._reconciler.start(wanted) if wanted else {}
-        if not targets and len(wanted) > 1:
-            for uuid, record in wanted.items():
-                targets |= self._reconciler.start({uuid: record})
+    def _start_each(self, wanted: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
+        """Make the VMs' groups by a plan for each, where one plan for all of them does not do."""
+        targets = dict[str, TaskGroup]()
+        for uuid, record in wanted.items():
+            targets |= self._reconciler.start({uuid: record})
         return targets
 
     def _record(self, starting: StartingVm) -> VmRecord:

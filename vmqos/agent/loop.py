@@ -127,7 +127,8 @@ class Agent:
         self._closer = Closer(conf.resctrl.path, conf.resctrl.readers_group)
         self.flavors = ToldFlavors(keystone.is_configured(conf, "nova"), self._on_change)
         self._courtesy = Courtesy()
-        self.reconciler = Reconciler(self.filesystem, self.backoff, self.flavors, self._courtesy)
+        flavors = self.flavors if self.flavors.is_on else None
+        self.reconciler = Reconciler(self.filesystem, self.backoff, flavors, self._courtesy)
         leaves_incoming = conf.libvirt.incoming_memory == DEFAULT_GROUP
         self.connection = Connection(
             conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming
@@ -391,12 +392,13 @@ class Agent:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology)
                 return False
-            before = self.snapshot.vms
+            before = self.reconciler.snapshot
             again = self.reconciler.run(change, found.vms, self._topology, self._policy)
-            self.trials.note(self.snapshot, self.reconciler.given_up)
+            now = self.reconciler.snapshot
+            self.trials.note(now, self.reconciler.given_up)
             # A monitoring group may be made some passes after its VM has come.
-            if change.everything or self.snapshot.vms is not before:
-                assign_counters(self.filesystem, self.snapshot)
+            if change.everything or now.vms is not before.vms:
+                assign_counters(self.filesystem, now)
             return again
 
     def _better(self, error: exceptions.ResctrlError) -> exceptions.ResctrlError:

@@ -30,7 +30,7 @@ def make(
             continue
         reach = _reach(resctrl, record, wants, topology)
         whole = Request(record.uuid, wants, reach, record.observed.vm.process.start_time)
-        if (place := trial.kept_place(record.request, whole)) is not None:
+        if record.request.trial and (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
         if record.uuid in waiting:
             kept = keep_current.of_failed(resctrl, record, wants, reach)

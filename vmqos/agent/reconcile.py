@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
@@ -79,14 +79,14 @@ class Planned:
     :ivar requests: what the planner was asked for.
     :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
         in two groups, and those whose vCPUs have no names yet.
-    :ivar waiting: UUIDs of VMs for which something failed a short time ago. The planner was asked for what they have,
-        and not for what their flavors say, even if their time has come since.
+    :ivar waiting: UUIDs of VMs for which something failed a short time ago, and other keys of failures. The planner was
+        asked for what these VMs have, and not for what their flavors say, even if their time has come since.
     """
 
     plan: Plan
     requests: tuple[Request, ...]
     parted: frozenset[str]
-    waiting: frozenset[str]
+    waiting: Set[Hashable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,9 @@ class Reconciler:
             if any(requests[uuid] != asked for uuid, asked in fresh.items()):
                 requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
-        vcpus, born = self._vcpu_watch.look(vms, requests, changed)
+        vcpus, born = Vcpus(), frozenset[str]()
+        if any(asked.follows_vcpus for asked in requests.values()):
+            vcpus, born = self._vcpu_watch.look(vms, requests, changed)
         # A pass that did not get the lock leaves what it found to the next pass.
         self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys(), tried)
 
@@ -284,8 +286,8 @@ class Reconciler:
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
         self._give_way(is_audit)
-        is_calm = self._settled and is_same_host and not (change.everything or self._backoff.due())
-        is_calm = is_calm and unseen == self._unseen and not self._placer.is_owing
+        is_calm = self._settled and is_same_host and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
+        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
         # A VM that waits for ways does not wait for a look at all tasks of the host.
         if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
             strays = self._placer.strays(vms, share)
@@ -309,7 +311,7 @@ class Reconciler:
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
-        return self._courtesy.to(self.is_wanted() or self.has_news())
+        return (self.is_wanted() or self.has_news()) and self._courtesy.gives_way()
 
     def _give_way(self, can_wait: bool) -> None:
         """End the pass if it can wait, and something is in a hurry.
@@ -323,13 +325,14 @@ class Reconciler:
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
 
+        :param vms: the VMs of the last pass, as they are now.
         :param look_at: UUIDs of these VMs.
         :returns: ``None`` where a whole pass is called for.
         """
         known, aims = self.snapshot.vms, self._in_force.aims
         if not look_at:
             return {}
-        if vms.keys() != known.keys() or not look_at <= aims.keys():
+        if not look_at <= aims.keys():
             return None
         records = {uuid: self._record(uuid, vms[uuid], self._requested.trial) for uuid in look_at}
         for uuid, record in records.items():
@@ -377,11 +380,12 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != before.resctrl.mounted_as:
             return {}
-        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._waiting())
+        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._backoff.waiting())
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
-        if lacking := [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]:
+        lacking = [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]
+        if lacking and _has_tried_ways(before.vms):
             # Ways that are only tried on a VM are given to one that is promised them.
             promised = trial.untried(before, requests)
             without = allocation.plan(now.capabilities, now.layout, promised, before.policy, self._granted)
@@ -452,11 +456,17 @@ class Reconciler:
 
     def _record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
-        requests, vcpus = self._requested.requests, self._requested.vcpus
+        request, vcpus = self._requested.requests[uuid], self._requested.vcpus
         limit = vcpus.limits.get(uuid)
+        if uuid in vcpus.unknown:
+            request = replace(request, wants=None, unknown=vcpus.unknown[uuid])
+        elif limit is not None:
+            request = request.but(limit.problem)
+        if tried is not None:
+            request = trial.applied(request, observed.vm, tried)
         return VmRecord(
             observed,
-            trial.applied(vcpus.applied(uuid, requests[uuid]), observed.vm, tried),
+            request,
             vcpus=limit,
             affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
             tasks=self._placer.placed.get(uuid),
@@ -467,7 +477,7 @@ class Reconciler:
 
         :param starting: what was asked for the VMs that libvirt is starting, by UUID.
         """
-        waiting = self._waiting()
+        waiting = self._backoff.waiting()
         requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
@@ -483,7 +493,7 @@ class Reconciler:
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        is_tried = _has_tried_ways(records)
+        is_tried = self._requested.trial is not None and _has_tried_ways(records)
         if is_tried and not self._before_trial:
             self._before_trial = {group.name: group.masks for group in now.layout.groups}
         before = None if is_tried else self._before_trial
@@ -491,10 +501,6 @@ class Reconciler:
         if not (is_tried or plan.prepare):
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
-
-    def _waiting(self) -> frozenset[str]:
-        """UUIDs of VMs for which something failed a short time ago. A pass asks once: meanwhile their time may come."""
-        return frozenset(key for key in self._backoff.waiting() if isinstance(key, str))
 
     def _act(
         self,
@@ -622,16 +628,16 @@ class Reconciler:
                 self._backoff.succeed(uuid)
 
     def _remembered(
-        self, plan: Plan, records: Mapping[str, VmRecord], waiting: Set[str]
+        self, plan: Plan, records: Mapping[str, VmRecord], waiting: Set[Hashable]
     ) -> dict[str, Mapping[int, int]]:
         """How many ways a plan that was carried out grants to each group, for the next plan.
 
         For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
         earlier numbers stay.
 
-        :param waiting: UUIDs of the VMs for which something failed a short time ago.
+        :param waiting: UUIDs of the VMs for which something failed a short time ago, among other keys of failures.
         """
-        keep = {uuid for uuid, record in records.items() if record.is_unknown} | (waiting & records.keys())
+        keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
 

@@ -124,9 +124,9 @@ class Trial:
         return f"{self.ways} ways" if self.code is None else f"{self.code} ways for code and {self.data} for data"
 
 
-def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial | None) -> FlavorRequest:
+def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial) -> FlavorRequest:
     """What a VM's flavor asks for, with what the trial adds where the trial is about this run of the VM; pure."""
-    if trial is None or (vm.uuid, vm.process) != (trial.uuid, trial.process):
+    if (vm.uuid, vm.process) != (trial.uuid, trial.process):
         return request
     if why_not(request, trial.ways, code=trial.code, may_fill_fewer=trial.may_fill_fewer):
         return request

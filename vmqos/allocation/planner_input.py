@@ -27,6 +27,7 @@ class PlannerInput:
     :ivar cache_ways: what each cache has to give, by cache (:mod:`vmqos.allocation.caches`); none of L3 where it
         can't be partitioned, none of L2 where it can't or where no group and no request has to do with it.
     :ivar granted: how many ways earlier plans granted, by group and cache; what is missing is not known.
+    :ivar leaves_out_l2: whether the machine has L2s that can be partitioned and are none of these caches.
     """
 
     capabilities: Capabilities
@@ -38,6 +39,7 @@ class PlannerInput:
     masks: Mapping[str, Mapping[int, int]]
     cache_ways: Mapping[int, CacheWays]
     granted: Mapping[str, Mapping[int, int]]
+    leaves_out_l2: bool
 
     def ways(self, names: Iterable[str], cache: int) -> int:
         """The ways that any of these groups has on a cache."""
@@ -69,10 +71,13 @@ def read_input(
     ours = tuple(sorted(names[Owner.VM] + names[Owner.CLASS]))
     l3, l2 = capabilities.l3, capabilities.l2
     resources = {cache: l3 for cache in l3.cache_ids} if l3 is not None else {}
+    leaves_out_l2 = False
     if l2 is not None:
         masks_of_l2 = (caches.of_level(2, groups[name].masks) for name in (DEFAULT_GROUP, *ours) if name in groups)
         is_divided = any(mask != l2.cbm_mask for masks in masks_of_l2 for mask in masks.values())
-        if with_l2 or is_divided or any(request.wants.l2_ways is not None for request in first.values()):
+        is_wanted = with_l2 or any(request.wants.l2_ways is not None for request in first.values())
+        leaves_out_l2 = not (is_wanted or is_divided)
+        if not leaves_out_l2:
             resources |= {caches.l2(cache): l2 for cache in l2.cache_ids}
     masks = {
         name: {cache: mask.bits for cache, mask in group.masks.items() if cache in resources}
@@ -84,8 +89,9 @@ def read_input(
     for cache, resource in resources.items():
         taken = union(found.get(cache, 0) for found in foreign)
         cache_ways[cache] = _cache_ways(resource, cache, policy, taken, default.get(cache, 0))
+    asked = tuple(first.values())
     return PlannerInput(
-        capabilities, policy, tuple(first.values()), groups, names, ours, masks, cache_ways, granted or {}
+        capabilities, policy, asked, groups, names, ours, masks, cache_ways, granted or {}, leaves_out_l2
     )
 
 
@@ -95,7 +101,7 @@ def _cache_ways(resource: CacheResource, cache: int, policy: Policy, foreign: in
     :param foreign: the ways that groups of others have.
     :param default: the ways that the default group has.
     """
-    every, reserved = resource.cbm_mask.bits, policy.reserved_ways.bits if resource.level == 3 else 0
+    every, reserved = resource.cbm_mask.bits, policy.reserved_ways.bits if caches.level(cache) == 3 else 0
     shareable = resource.filled_by_devices(caches.id_of(cache)).bits & every
     clean = every & ~foreign & ~reserved
     company = default & foreign & ~reserved

@@ -233,7 +233,7 @@ def parse(specs: Mapping[str, str]) -> ParsedSpecs:
         misplaced = _misplaced(key, specs)
         if misplaced:
             errors.append(SpecError(key.name, text, misplaced))
-    suspects = misspelt.suspects(specs, _NAMES)
+    suspects = misspelt.suspects(specs, _NAMES) if specs.keys() - _NAMES else []
     errors += [unknown(name, specs[name]) for name in suspects[:_MOST_NAMED]]
     if further := suspects[_MOST_NAMED:]:
         text = f"there is no such extra spec, and {len(further) - 1} more of this flavor are none either"

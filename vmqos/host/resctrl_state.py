@@ -122,8 +122,7 @@ def read(filesystem: Filesystem, before: ResctrlState | None = None) -> ResctrlS
             return before
         return replace(before, monitoring_groups=_monitoring_groups(filesystem, before.capabilities, raw), links=links)
     modes = {name: mode.decode(errors="replace").strip() for name, (mode, _) in raw.items()}
-    texts = {name: text.decode(errors="replace") for name, (_, text) in raw.items()}
-    found = [_group(name, modes[name], schemata.parse(text)) for name, text in texts.items()]
+    found = [_group(name, *texts) for name, texts in raw.items()]
     left = _left_locked(filesystem, found)
     if left:
         found.append(Group(LEFT_LOCKED, Owner.FOREIGN, left, exclusive=True, holds_closid=False))
@@ -142,7 +141,8 @@ def read_what_others_change(filesystem: Filesystem, before: ResctrlState) -> Res
     """Read anew which groups there are, the default group and the groups of others; the caller holds the lock.
 
     Our own groups are taken to be as we left them: whether they are is for an audit to see. That takes a part of the
-    time of :func:`read`, which is what a VM that is being started has not.
+    time of :func:`read`, which is what a VM that is being started has not. Nor is anything parsed that is as it was
+    read last.
 
     :param before: what was read, or predicted, last; it is returned where others have changed nothing.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
@@ -152,8 +152,9 @@ def read_what_others_change(filesystem: Filesystem, before: ResctrlState) -> Res
         return read(filesystem, before)
     for name, group in known.items():
         if name == DEFAULT_GROUP or group.owner is Owner.FOREIGN:
-            mode = filesystem.read(name, "mode").strip()
-            if _group(name, mode, schemata.parse(filesystem.read(name, "schemata"))) != group:
+            raw = filesystem.read_bytes(name, "mode"), filesystem.read_bytes(name, "schemata")
+            # What is as it was read last is not parsed again; what was only predicted was never read.
+            if raw != before.raw.get(name) and _group(name, *raw) != group:
                 return read(filesystem, before)
     return before
 
@@ -180,7 +181,8 @@ def _mounted_as(filesystem: Filesystem) -> tuple[int, int, int]:
     return root.st_dev, root.st_ino, made.st_ctime_ns
 
 
-def _group(name: str, mode: str, values: schemata.Schemata) -> Group:
+def _group(name: str, raw_mode: bytes, raw_schemata: bytes) -> Group:
+    mode, values = raw_mode.decode(errors="replace").strip(), schemata.parse(raw_schemata.decode(errors="replace"))
     locked = mode == pseudo_lock.LOCKED
     ways = schemata.code_and_data(values, 3)
     split = dict(ways) if "L3CODE" in values else {}

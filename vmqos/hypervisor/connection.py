@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process, status_file, vcpu_threads
+from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process, run_files, vcpu_threads
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.hypervisor.model import VirtualMachine
 
@@ -275,7 +275,7 @@ class Connection:
         """
         if not self._tells_of_waiting:
             return False
-        status = status_file.read(os.path.join(self._run_dir, f"{domain.name}.xml"))
+        status = run_files.read_status(os.path.join(self._run_dir, f"{domain.name}.xml"))
         if status is None or not status.is_incoming or status.domain.uuid != domain.uuid:
             return False
         state = self._ask_about(domain.uuid, lambda known: known.state())

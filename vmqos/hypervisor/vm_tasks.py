@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 from vmqos.hypervisor import cgroup, exceptions, processes
@@ -15,8 +16,8 @@ def all_tasks(vm: VirtualMachine) -> set[int]:
 
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
     """
-    with lister(vm) as list_tasks:
-        return list_tasks()
+    with processes.opened(vm.process) as descriptor:
+        return _tasks(vm, descriptor)
 
 
 @contextlib.contextmanager
@@ -30,12 +31,16 @@ def lister(vm: VirtualMachine) -> Iterator[Callable[[], set[int]]]:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended; so does the function.
     """
     with processes.opened(vm.process) as descriptor:
+        yield functools.partial(_tasks, vm, descriptor)
 
-        def list_tasks() -> set[int]:
-            own = processes.tasks(vm.process.pid, descriptor)
-            return own | _tasks_of_helpers(vm, vm.cgroup, len(own)) if vm.cgroup else own
 
-        yield list_tasks
+def _tasks(vm: VirtualMachine, descriptor: int) -> set[int]:
+    """All tasks of a VM whose QEMU process is held open.
+
+    :param descriptor: of the process's directory in /proc.
+    """
+    own = processes.tasks(vm.process.pid, descriptor)
+    return own | _tasks_of_helpers(vm, vm.cgroup, len(own)) if vm.cgroup else own
 
 
 def _tasks_of_helpers(vm: VirtualMachine, folder: str, count: int) -> set[int]:

@@ -37,7 +37,9 @@ class CacheResource:
 
     def filled_by_devices(self, cache: int) -> CapacityBitmask:
         """The ways of one cache that devices fill too, and no mask of a group keeps them out of."""
-        return self.shareable_bits | (self.io_alloc or {}).get(cache, CapacityBitmask())
+        if not self.io_alloc:
+            return self.shareable_bits
+        return self.shareable_bits | self.io_alloc.get(cache, CapacityBitmask())
 
     @property
     def level(self) -> int:

@@ -113,7 +113,8 @@ class Filesystem:
         :param text: the command; the line break at its end, without which the kernel refuses it, is added if missing.
         :raises vmqos.resctrl.exceptions.Vanished: if the file does not exist (any more).
         :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
-        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it; one of its subclasses where what the
+            kernel says tells why.
         """
         path = self.path(relative)
         data = text if text.endswith("\n") else f"{text}\n"
@@ -137,7 +138,7 @@ class Filesystem:
 
         :raises vmqos.resctrl.exceptions.Vanished: if the parent directory does not exist (any more).
         :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
-        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it, as :meth:`write`.
         """
         path = self.path(relative)
         self._change_tree("mkdir", path, "", lambda: os.mkdir(path, 0o755))
@@ -157,7 +158,7 @@ class Filesystem:
 
         :raises vmqos.resctrl.exceptions.Vanished: if the group or the destination's parent does not exist (any more).
         :raises vmqos.resctrl.exceptions.ReadOnly: if resctrl is mounted read-only.
-        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it.
+        :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses it, as :meth:`write`.
         """
         source, target = self.path(old), self.path(new)
         self._change_tree("rename", source, target, lambda: os.rename(source, target))
@@ -230,9 +231,25 @@ class Filesystem:
             return exceptions.DeadMount(path=self.root)
         if error.errno == errno.EROFS:
             return exceptions.ReadOnly(path=self.root)
-        return exceptions.CommandFailed(
-            action=action, path=path, data=data, errno_name=_name(error), last_cmd_status=status
-        )
+        kind = _kind_of_refusal(action, _name(error), status.lower())
+        return kind(action=action, path=path, data=data, errno_name=_name(error), last_cmd_status=status)
+
+
+def _kind_of_refusal(action: str, errno_name: str, status: str) -> type[exceptions.CommandFailed]:
+    """What a refusal by the kernel means.
+
+    :param status: ``last_cmd_status``, in lower case.
+    """
+    match action, errno_name:
+        case _, "EEXIST":
+            return exceptions.GroupExists
+        case "mkdir", "ENOSPC":
+            return exceptions.NoClosidLeft if "closid" in status else exceptions.NoRmidLeft
+        case "mkdir", "EBUSY":
+            return exceptions.RmidsInLimbo
+        case "write", "EINVAL" if "overlaps" in status:
+            return exceptions.MasksOverlap
+    return exceptions.CommandFailed
 
 
 def _name(error: OSError) -> str:

@@ -7,7 +7,7 @@ reads and then writes holds :meth:`vmqos.resctrl.filesystem.Filesystem.lock`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vmqos.resctrl import exceptions, schemata
@@ -89,7 +89,7 @@ def create(fs: Filesystem, name: str) -> None:
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
     _check(name)
-    _explained(lambda: fs.mkdir(name))
+    fs.mkdir(name)
 
 
 def remove(fs: Filesystem, name: str) -> None:
@@ -123,7 +123,7 @@ def write_lines(fs: Filesystem, name: str, *lines: str) -> None:
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
     try:
-        _explained(lambda: fs.write(join(name, "schemata"), "\n".join(lines)))
+        fs.write(join(name, "schemata"), "\n".join(lines))
     except exceptions.CommandFailed as failure:
         # Of all that parse_line() in the kernel refuses, it is silent about an unknown cache alone.
         if failure.errno_name == "EINVAL" and not failure.last_cmd_status:
@@ -138,7 +138,7 @@ def set_mode(fs: Filesystem, name: str, mode: str) -> None:
     :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
-    _explained(lambda: fs.write(join(name, "mode"), mode))
+    fs.write(join(name, "mode"), mode)
 
 
 def monitoring_directory(control: str, name: str) -> str:
@@ -169,7 +169,7 @@ def create_monitoring_group(fs: Filesystem, control: str, name: str) -> None:
     :raises vmqos.resctrl.exceptions.CommandFailed: if the kernel refuses for any other reason.
     """
     _check(name)
-    _explained(lambda: fs.mkdir(monitoring_directory(control, name)))
+    fs.mkdir(monitoring_directory(control, name))
 
 
 def remove_monitoring_group(fs: Filesystem, control: str, name: str) -> None:
@@ -195,30 +195,9 @@ def move_monitoring_group(fs: Filesystem, name: str, from_control: str, to_contr
     """
     _check(name)
     source, target = monitoring_directory(from_control, name), monitoring_directory(to_control, name)
-    _explained(lambda: fs.rename(source, target))
+    fs.rename(source, target)
 
 
 def _check(name: str) -> None:
     if name in _IMPOSSIBLE or "/" in name or "\n" in name or "\0" in name:
         raise exceptions.InvalidGroupName(name=name)
-
-
-def _explained(command: Callable[[], None]) -> None:
-    try:
-        command()
-    except exceptions.CommandFailed as failure:
-        raise _kind(failure).of(failure) from failure
-
-
-def _kind(failure: exceptions.CommandFailed) -> type[exceptions.CommandFailed]:
-    status = failure.last_cmd_status.lower()
-    match failure.action, failure.errno_name:
-        case _, "EEXIST":
-            return exceptions.GroupExists
-        case "mkdir", "ENOSPC":
-            return exceptions.NoClosidLeft if "closid" in status else exceptions.NoRmidLeft
-        case "mkdir", "EBUSY":
-            return exceptions.RmidsInLimbo
-        case "write", "EINVAL" if "overlaps" in status:
-            return exceptions.MasksOverlap
-    return exceptions.CommandFailed

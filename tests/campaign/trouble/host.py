@@ -36,7 +36,7 @@ from vmqos.daemon.backoff import Backoff
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.domain_xml import DomainDescription, Pinning
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
-from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.hypervisor.run_files import DomainStatus
 from vmqos.resctrl import mount
 
 GIVES_IO_WAYS = "use_shareable_ways = true"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from tests.fuzz.targets import parts
 from vmqos import extra_specs
-from vmqos.hypervisor import bounded_xml, domain_xml, exceptions, nova_metadata, status_file
+from vmqos.hypervisor import bounded_xml, domain_xml, exceptions, run_files
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.pseudo_lock import shared_memory
 from vmqos.pseudo_lock.shared_memory import SharedMemory
@@ -51,7 +51,7 @@ def memory(data: bytes) -> bool:
 
 def status(data: bytes) -> bool:
     path = parts.lay_down("status.xml", data)
-    found = status_file.read(str(path))
+    found = run_files.read_status(str(path))
     if found is None:
         return False
     _check(found.domain)
@@ -87,8 +87,8 @@ def _check(described: DomainDescription) -> None:
     found = described.metadata
     if found is None:
         return
-    assert max(map(len, (found.instance_name, found.flavor, found.project))) <= nova_metadata.LONGEST
+    assert max(map(len, (found.instance_name, found.flavor, found.project))) <= domain_xml.LONGEST_OF_NOVA
     for key, value in (found.extra_specs or {}).items():
-        assert 0 < len(key) <= nova_metadata.LONGEST and len(value) <= nova_metadata.LONGEST
+        assert 0 < len(key) <= domain_xml.LONGEST_OF_NOVA and len(value) <= domain_xml.LONGEST_OF_NOVA
     errors = extra_specs.parse(found.extra_specs or {}).errors
     assert len("; ".join(map(str, errors))) < 20_000

@@ -195,8 +195,8 @@ def test_passes_give_way_in_a_row_for_so_long_and_then_one_does_not() -> None:
     ours = Courtesy(longest=1.0, clock=clock)
     for _ in range(10):
         ours.begin_pass()
-        assert not ours.to(is_waiting=False) and not ours.is_given
-        given.append(ours.to(is_waiting=True))
+        assert not ours.is_given
+        given.append(ours.gives_way())
         assert ours.is_given is given[-1]
         clock.now += 0.5
     assert given == [True, True, True, False, True, True, True, False, True, True]

@@ -24,7 +24,7 @@ from vmqos.host import resctrl_state
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.domain_xml import DomainDescription, Pinning
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
-from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.hypervisor.run_files import DomainStatus
 from vmqos.resctrl import tasks
 
 ANYWHERE = Pinning(("", ""), "")

@@ -33,6 +33,7 @@ from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
+from vmqos.reason import Code
 from vmqos.resctrl import topology
 
 SOON = 3.0
@@ -196,8 +197,6 @@ def test_a_vm_whose_tasks_can_not_be_moved_for_a_fault_of_ours_ends_no_pass(
 
     with monkeypatch.context() as patched:
         patched.setattr(vm_tasks, "lister", faulty)
-        # The look at the VM lists its tasks, too: this fault is the placer's alone.
-        patched.setattr(vm_tasks, "all_tasks", lambda vm: {vm.process.pid})
         host.agent.run_passes()
     assert host.state(good) is PromiseState.KEPT and not host.agent.health.last_error
     assert "a fault of ours" in host.agent.snapshot.vms[bad].allocation.reason.text
@@ -500,6 +499,13 @@ def test_a_vm_is_served_once_the_gateway_has_told_its_flavor_and_keeps_what_it_h
         host.agent.flavors.tell(vm, wanted["process"], Found(TWO))
         eventually(lambda: host.ways(vm) == 2)
         assert host.agent.flavors.wanted() == []
+
+
+def test_no_flavor_is_asked_for_where_nova_is_not_to_be_asked(host: Host) -> None:
+    vm = host.libvirt.boot(None)
+    host.agent.run_passes()
+    assert host.agent.flavors.wanted() == []
+    assert host.agent.snapshot.vms[vm].allocation.reason.code is Code.NO_EXTRA_SPECS
 
 
 def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:

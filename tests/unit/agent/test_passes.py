@@ -16,8 +16,10 @@ from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent.act import monitoring_groups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
+from vmqos.agent.observe import cache_vcpus
 from vmqos.allocation import PromiseState
 from vmqos.group_names import vm_group
+from vmqos.hypervisor import processes
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
 from vmqos.simulator.hardware import rmids
@@ -199,6 +201,30 @@ def test_a_vm_whose_other_tasks_are_yet_to_be_moved_to_their_monitoring_group_is
     host.run()
     assert reads and host.unmonitored(vm) == YET_TO_BE_MOVED
     assert_counted_once_the_kernel_refuses_nothing(host, vm)
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "specs"),
+    [
+        (cache_vcpus, "look", {**OWN, "hw:cache_vcpus": "0"}),
+        (processes, "vcpu_affinities", {"hw:cache_ways": "3", "hw:l2_cache_ways": "2"}),
+    ],
+)
+def test_a_vm_whose_vcpus_can_not_be_looked_at_keeps_what_it_has(
+    host: Host, monkeypatch: pytest.MonkeyPatch, module: object, function: str, specs: dict[str, str]
+) -> None:
+    vm = host.boot(OWN, threads=3, vcpus=2)
+    host.settle()
+    mask = host.mask(f"vmqos.{vm}")
+
+    def fail(*_: object) -> None:
+        raise OSError("it is not to be seen")
+
+    monkeypatch.setattr(module, function, fail)
+    host.libvirt.resize(vm, specs)
+    host.settle()
+    assert host.mask(f"vmqos.{vm}") == mask and host.inside(vm, f"vmqos.{vm}") == len(host.threads(vm))
+    assert host.told(vm).reason.code is Code.NOT_READABLE
 
 
 def test_a_monitoring_group_that_is_gone_is_not_told_to_count_a_vm_whose_tasks_can_not_be_moved(host: Host) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount that follows another one is not taken for it, though both have the same numbers."""
+"""Reading resctrl: what changed is seen, also where a mount has the same numbers as the mount before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vmqos.host import resctrl_state
-from vmqos.resctrl import exceptions
+from vmqos.resctrl import exceptions, schemata
 from vmqos.resctrl.filesystem import Filesystem
 
 NOT_SPLIT, SPLIT = ("L3",), ("L3CODE", "L3DATA")
@@ -51,3 +51,34 @@ def test_without_info_there_is_no_resctrl(root: Path) -> None:
     os.rename(root / "info", root / "unmounted")
     with pytest.raises(exceptions.Vanished):
         resctrl_state.read(Filesystem(str(root)))
+
+
+def test_before_a_start_nothing_is_parsed_that_is_as_it_was_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem = Filesystem(str(root))
+    before = resctrl_state.read(filesystem)
+    with monkeypatch.context() as patched:
+        patched.delattr(schemata, "parse")
+        assert resctrl_state.read_what_others_change(filesystem, before) is before
+    predicted = before.after(before.layout)
+    assert resctrl_state.read_what_others_change(filesystem, predicted) is predicted
+
+
+@pytest.mark.parametrize("is_predicted", [False, True])
+@pytest.mark.parametrize("name", ["", "another-program-s"])
+@pytest.mark.parametrize(
+    ("file", "text"), [("schemata", "L3CODE:0=7;1=7ff\nL3DATA:0=7;1=7ff\n"), ("mode", "exclusive\n")]
+)
+def test_what_another_program_changes_is_seen_before_a_start(
+    root: Path, name: str, file: str, text: str, is_predicted: bool
+) -> None:
+    theirs = root / "another-program-s"
+    theirs.mkdir()
+    for known in ("mode", "schemata"):
+        (theirs / known).write_text((root / known).read_text())
+    filesystem = Filesystem(str(root))
+    before = resctrl_state.read(filesystem)
+    if is_predicted:
+        before = before.after(before.layout)
+    (root / name / file).write_text(text)
+    now = resctrl_state.read_what_others_change(filesystem, before)
+    assert now.layout != before.layout and now == resctrl_state.read(filesystem)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vmqos.resctrl.groups; what needs resctrl is in tests/functional/resctrl_client."""
 
+import errno
+
 import pytest
 
 from vmqos.resctrl import exceptions, groups
@@ -15,19 +17,19 @@ class Refusing(Filesystem):
 
     def __init__(self, errno_name, status):
         super().__init__("/refusing")
-        self.error = {"errno_name": errno_name, "last_cmd_status": status}
+        self.error, self.status = OSError(getattr(errno, errno_name), ""), status
 
     def write(self, relative, text):
-        raise exceptions.CommandFailed(action="write", path=self.path(relative), data=text, **self.error)
+        raise self._refused(self.error, "write", self.path(relative), text, self.status)
 
     def mkdir(self, relative):
-        raise exceptions.CommandFailed(action="mkdir", path=self.path(relative), data="", **self.error)
+        raise self._refused(self.error, "mkdir", self.path(relative), "", self.status)
 
     def rmdir(self, relative):
-        raise exceptions.CommandFailed(action="rmdir", path=self.path(relative), data="", **self.error)
+        raise self._refused(self.error, "rmdir", self.path(relative), "", self.status)
 
     def rename(self, old, new):
-        raise exceptions.CommandFailed(action="rename", path=self.path(old), data=self.path(new), **self.error)
+        raise self._refused(self.error, "rename", self.path(old), self.path(new), self.status)
 
 
 CREATE, CREATE_MONITORING, WRITE, MODE, MOVE, REMOVE = (

@@ -128,7 +128,6 @@ def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
     """
     unguarded = set()
     for step in steps:
-        LOG.info("%s", describe(step))
         try:
             match step:
                 case CreateGroup(group):
@@ -147,6 +146,8 @@ def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
                 unguarded.add(step.group)
                 continue
             raise StepFailed(step, error) from error
+        # A step is logged once it is done: no VM waits for the words, and a step that fails is logged as an error.
+        LOG.info("%s", describe(step))
     return unguarded
 
 

@@ -90,15 +90,9 @@ class Vcpus:
         limit = self.limits.get(uuid)
         return limit if limit is not None and limit.asked == asked else None
 
-    def applied(self, uuid: str, request: FlavorRequest) -> FlavorRequest:
-        """The VM's request, changed by what was found of its vCPUs."""
-        if uuid in self.unknown:
-            return replace(request, wants=None, unknown=self.unknown[uuid])
-        return request.but(self.limits[uuid].problem) if uuid in self.limits else request
-
 
 class VcpuWatch:
-    """Looks at the vCPUs of VMs before each pass, where they may have changed.
+    """Looks at the vCPUs of VMs, where they may have changed. A pass asks it if the ways of any VM follow vCPUs.
 
     :param backoff: says when a look that failed is tried again, by ``("vcpus", uuid)``.
     :param once: knows what was logged already.
@@ -158,9 +152,7 @@ class VcpuWatch:
         before, until = self._vcpus, math.inf
         for uuid in [*again, *(requests.keys() - set(again))]:
             request = requests.get(uuid)
-            if request is None or request.wants is None or request.hands_off:
-                continue
-            if request.wants.vcpus is None and request.wants.l2_ways is None:
+            if request is None or request.wants is None or not request.follows_vcpus:
                 continue
             known = before.of(uuid, request.wants.vcpus)
             if known is not None and (uuid not in again or self._clock() >= until):

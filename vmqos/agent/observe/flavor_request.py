@@ -45,6 +45,13 @@ class FlavorRequest:
     trial: Reason = NO_REASON
 
     @property
+    def follows_vcpus(self) -> bool:
+        """Whether the ways follow single vCPUs: those that the flavor names, or each vCPU to the L2 of its core."""
+        if self.wants is None or self.hands_off:
+            return False
+        return self.wants.vcpus is not None or self.wants.l2_ways is not None
+
+    @property
     def is_trial_alone(self) -> bool:
         """Whether the flavor asks for nothing, and a trial does."""
         return bool(self.trial) and self.asked is None

@@ -93,7 +93,8 @@ class LostVms:
         }
         self._resctrl, self._known = resctrl, names
         self.found = Lost(found, {name: inside for name, inside in left.items() if inside})
-        self._tell(found, {} if others else self.found.classes)
+        if self.found.vms or self.found.classes:
+            self._tell(found, {} if others else self.found.classes)
         return self.found
 
     def _tell(self, vms: Mapping[str, Process], classes: Mapping[str, frozenset[Process]]) -> None:

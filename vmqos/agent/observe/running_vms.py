@@ -201,7 +201,7 @@ class RunningVms:
         """
         if everything:
             self._everything_since = time.monotonic()
-        if self._courtesy.to(self._has_ended):
+        if self._has_ended and self._courtesy.gives_way():
             # The ways of what has ended are others' first; the next round asks libvirt.
             self._has_ended = False
             return self._without_list(due=time.monotonic())
@@ -216,7 +216,8 @@ class RunningVms:
         # There are two where a late one came at the very moment in which this one was asked for.
         listed = lists[-1]
         if listed.value is not None:
-            self._last = self._look_at_listed(self._without_ended(listed.value), listed.began)
+            running = self._without_ended(listed.value) if self._ended else listed.value
+            self._last = self._look_at_listed(running, listed.began)
             return self._last
         # What is marked stays so, maybe for long, and no pass can do more for it now.
         self._has_marked = False
@@ -235,7 +236,7 @@ class RunningVms:
 
     def _at_most(self, seconds: float) -> float:
         """How long to wait for libvirt: not at all once a VM's process has ended, for libvirt may be busy with that."""
-        if self._courtesy.to(self._has_ended):
+        if self._has_ended and self._courtesy.gives_way():
             return 0.0
         return min(seconds, LIST_PATIENCE) if self._has_ended else seconds
 
@@ -274,12 +275,12 @@ class RunningVms:
         :param running: libvirt's ID of each VM that runs, by UUID.
         :param since: when libvirt was asked for that.
         """
-        self._forget_dead(self._vms.keys() - running.keys())
-        dying = frozenset(self._vms.keys() - running.keys())
+        unlisted = self._vms.keys() - running.keys()
+        dying = frozenset(unlisted - self._forget_dead(unlisted))
         self._order_looks(running, since)
 
         def gives_way() -> bool:
-            return self._courtesy.to(self._has_marked and bool(self._in_turn))
+            return self._has_marked and bool(self._in_turn) and self._courtesy.gives_way()
 
         wanted = self._wanted(running, in_turn=not gives_way())
         ended = self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET, gives_way)
@@ -297,7 +298,8 @@ class RunningVms:
         # list its VM for a while.
         has_ended, self._has_ended = self._has_ended, False
         gone = frozenset(self._forget_dead(self._vms.keys() if has_ended else owed & self._vms.keys()))
-        troubles, due = self._sum_up(owed - gone)
+        left = owed - gone
+        troubles, due = self._sum_up(left) if left else ({}, None)
         now = time.monotonic()
         with self._lock:
             if self._everything_since is not None or self._urgent.keys() - running.keys() - self._vms.keys():
@@ -305,7 +307,7 @@ class RunningVms:
                 # may have woken the loop for this pass, and will not wake it again.
                 due = now
         unseen = frozenset(running.keys() - self._vms.keys() - gone)
-        looked_at = self._last.looked_at if owed - gone else now
+        looked_at = self._last.looked_at if left else now
         return VmList(dict(self._vms), dying, unseen, True, troubles, looked_at, due)
 
     def _order_looks(self, running: Mapping[str, int], since: float) -> None:
@@ -354,7 +356,7 @@ class RunningVms:
         others = self._vms.keys() - urgent.keys()
         wanted = []
         for uuid in self._owed(running) - under_way.keys() - (set() if in_turn else others):
-            if self._backoff.waits(uuid) and urgent.get(uuid, 0) <= self._tried.get(uuid, 0):
+            if urgent.get(uuid, 0) <= self._tried.get(uuid, 0) and self._backoff.waits(uuid):
                 continue
             wanted.append(uuid)
             self._tried[uuid] = number

@@ -2,7 +2,7 @@
 """Word of the VMs that libvirt is starting, before libvirt itself says so.
 
 libvirt sends its event when the guest runs already, and answers no question about a VM while it starts it. But its
-status file of the VM (:mod:`vmqos.hypervisor.status_file`) is there in time, and the kernel tells of each change.
+status file of the VM (:mod:`vmqos.hypervisor.run_files`) is there in time, and the kernel tells of each change.
 What is missed here costs nothing but time: libvirt's event comes anyway.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
-from vmqos.hypervisor import exceptions, processes, status_file
+from vmqos.hypervisor import exceptions, processes, run_files
 from vmqos.hypervisor.model import Process
-from vmqos.hypervisor.status_file import DomainStatus
+from vmqos.hypervisor.run_files import DomainStatus
 from vmqos.resctrl.exceptions import ResctrlError
 
 LOG = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class StartWatch:
 
     def _read(self, file: str) -> StartingVm | None:
         """The VM of a status file, if libvirt is starting it."""
-        status = status_file.read(os.path.join(self._run_dir, file + _SUFFIX))
+        status = run_files.read_status(os.path.join(self._run_dir, file + _SUFFIX))
         if status is None:
             return None
         if not status.is_starting:

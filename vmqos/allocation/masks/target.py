@@ -177,11 +177,10 @@ def _can_be_guarded(
     """Whether the kernel would take mode ``exclusive`` for the group.
 
     The kernel refuses it if the group overlaps any other group or the ways of I/O, in any cache of any resource
-    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So no group can be guarded where there is a level of
-    caches that the planner does not arrange.
+    (``rdtgroup_mode_test_exclusive`` in the kernel's resctrl). So no group can be guarded where there are caches that
+    the planner does not arrange.
     """
-    levels = {cache.level for cache in inputs.capabilities.caches.values()}
-    if not inputs.policy.kernel_exclusive or levels != set(map(caches.level, inputs.cache_ways)):
+    if not inputs.policy.kernel_exclusive or inputs.leaves_out_l2:
         return False
     for cache, cache_ways in inputs.cache_ways.items():
         others = cache_ways.foreign | union(other[cache] for group, other in masks.items() if group != name)

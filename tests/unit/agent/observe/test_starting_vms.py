@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.eventually import eventually
-from tests.unit.hypervisor.test_status_file import status
+from tests.unit.hypervisor.test_run_files import status
 from vmqos.agent.observe.starting_vms import StartingVm, StartWatch
 from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
 from vmqos.hypervisor import processes

@@ -71,9 +71,3 @@ def test_a_vm_that_is_gone_is_forgotten(told: ToldFlavors) -> None:
     told.look_up([vm("u"), vm("v", 8)])
     told.look_up([vm("v", 8)])
     assert [wanted["uuid"] for wanted in told.wanted()] == ["v"]
-
-
-def test_nothing_is_wanted_where_nova_is_not_to_be_asked() -> None:
-    told = ToldFlavors(False, lambda uuid: None)
-    assert told.look_up([vm()]) == {}
-    assert told.wanted() == []
