@@ -71,6 +71,7 @@ class Vm(Given):
 
     ``since`` is when it came into its state (seconds since 1970). Since the agent first saw the VM, its state changed
     ``state_changes`` times, something was promised for ``promised_seconds``, and it was kept for ``kept_seconds``.
+    ``outside_at_start`` alone is ``None`` where an agent that ran before this one had moved some of its tasks.
     """
 
     uuid: str

@@ -125,6 +125,17 @@ def test_a_stopped_agent_holds_no_start_up(
     assert told["outside_at_start"] > 0
 
 
+def test_an_agent_that_finds_a_vm_in_its_group_does_not_say_how_long_it_was_outside_before(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    assert wait_for_vm(vm, "kept")["outside_at_start"] > 0
+    agent.stop()
+    agent.start()
+    told = wait_for_vm(vm, "kept")
+    assert told["outside_at_start"] is None and told["outside_later"] == 0
+
+
 def test_a_lock_that_another_program_holds_holds_no_start_up(
     agent: Agent, simulator: Simulator, make_vm: MakeVm, wait_for_vm: WaitForVm, stalls: Stalls
 ) -> None:

@@ -91,6 +91,23 @@ def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: 
     assert fields["Memory bandwidth"] == "at most 60 %"
 
 
+def test_how_long_a_vm_ran_outside_of_its_group_is_told_as_far_as_it_is_known(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    host.add("early", 1)
+    host.add("found", 1, outside_at_start=None, outside_later=0.0021)
+    host.add("plain", outside_at_start=None, outside_later=None)
+    browser = open_page()
+    for name, told in [
+        ("early", "0.4 ms at its start, 0.0 ms since"),
+        ("found", "not known of its start, 2.1 ms since the agent found it"),
+        ("plain", None),
+    ]:
+        unfold(browser, name)
+        assert details(browser).get("CPU outside of group") == told
+        unfold(browser, name)
+
+
 def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost, open_page: OpenPage) -> None:
     silent = host.add("silent", 1)
     host.missing[silent["uuid"]] = dict.fromkeys(("mbm_total_bytes", "mbm_local_bytes"), "unassigned")

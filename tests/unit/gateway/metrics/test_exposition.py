@@ -485,6 +485,12 @@ def test_an_earlier_agent_does_not_count_them_and_is_told_all_the_same(new_scrap
         assert found.of(f"vmqos_vm_promise_{name}_total") == {}
 
 
+def test_what_is_not_known_of_the_start_of_a_vm_is_no_number(new_scrape):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "outside_at_start": None, "outside_later": 0.5}]))
+    told = found.of("vmqos_vm_outside_cpu_seconds_total")
+    assert [(dict(labels)["when"], seconds) for labels, seconds in told.items()] == [("later", 0.5)]
+
+
 def test_tasks_that_are_not_in_place_are_counted(new_scrape):
     found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "tasks": 5, "tasks_in_place": 3}]))
     assert (found.value("vmqos_vm_tasks", uuid="u"), found.value("vmqos_vm_tasks_out_of_place", uuid="u")) == (5, 2)
