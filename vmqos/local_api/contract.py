@@ -408,12 +408,18 @@ class UnansweredCall(TypedDict):
 
 
 class LibvirtHealth(TypedDict):
-    """The agent's view of libvirt."""
+    """The agent's view of libvirt.
+
+    ``starts_watched``: whether libvirt's run directory is watched, so that VMs get their ways before their first
+    instruction; ``None`` where the configuration says not to. ``watch_error`` is why it can't be watched.
+    """
 
     uri: str
     connected: bool
     error: str | None
     unanswered: NotRequired[UnansweredCall | None]
+    starts_watched: NotRequired[bool | None]
+    watch_error: NotRequired[str | None]
 
 
 class PlacementHealth(TypedDict):

@@ -66,6 +66,17 @@ def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: Pl
     assert (browser.one("#host-name").text, browser.one("#health").text) == ("compute-7", "agent ok")
 
 
+def test_the_line_of_the_host_tells_that_starts_are_not_watched(
+    host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = host._health()
+    unwatched = health["libvirt"] | {"starts_watched": False, "watch_error": "/run can't be watched: No such file"}
+    monkeypatch.setattr(host, "_health", lambda: health | {"libvirt": unwatched})
+    browser = open_page()
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert facts["libvirt"] == "connected, starts of VMs are not watched"
+
+
 def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: OpenPage) -> None:
     rich(host)
     host.add("late", state="pending", reason="no L2 way is left", l2_ways_requested=8, vcpus_requested="3")

@@ -227,6 +227,17 @@ def test_what_can_not_be_read_is_not_up(scrape, part, changes, up):
     assert found.value(f"vmqos_{part}_up") == up
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"starts_watched": True}, 1), ({"starts_watched": False}, 0), ({"starts_watched": None}, None), ({}, None)],
+    ids=["watched", "not watched", "off", "an earlier agent"],
+)
+def test_whether_starts_are_watched_is_told_where_they_are_to_be(scrape, changes, told):
+    libvirt = {key: value for key, value in HEALTH["libvirt"].items() if key != "starts_watched"}
+    found = scrape(None, replace(TOLD, health={**HEALTH, "libvirt": {**libvirt, **changes}}))
+    assert found.value("vmqos_starts_watched") == told
+
+
 def test_what_was_never_done_is_as_old_as_the_agent(scrape):
     ages = {"vms": 1.5, "pass": None, "counters": None}
     found = scrape(None, replace(TOLD, health={**HEALTH, "ages": ages}))
