@@ -119,7 +119,7 @@ def walk_early(ways: Ways) -> Figures:
         found = _watched(resctrl, watch, ways, "early, ")
         for pid in (0, os.getpid()):
             file.write_text(f"<domstatus state='paused' reason='starting up' pid='{pid}'>{domain_xml(vm)}</domstatus>")
-            agent._start_watch._take([FileEvent(file.name, is_gone=False)])
+            agent.start_watch._take([FileEvent(file.name, is_gone=False)])
         return found
 
 

@@ -134,7 +134,7 @@ class Agent:
             conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming
         )
         self._early = EarlyStart(self.filesystem, self.reconciler, leaves_incoming=leaves_incoming)
-        self._start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
+        self.start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
         self._wakeup = Wakeup()
         self.trials = Trials(self._wakeup.set)
         self._once = LogOnce(LOG)
@@ -202,7 +202,7 @@ class Agent:
         """Watch over the host until :meth:`stop`."""
         self.connection.start()
         if self.conf.libvirt.watch_starts:
-            self._start_watch.start()
+            self.start_watch.start()
         self._watchdog = watchdog = notify.watchdog_interval()
         try:
             while not self._stop:
@@ -219,7 +219,7 @@ class Agent:
                 self._run_passes_whatever_happens()
         finally:
             self._notify("STOPPING=1")
-            self._start_watch.close()
+            self.start_watch.close()
             self._ends.close()
             self._running_vms.close()
             self.connection.close()

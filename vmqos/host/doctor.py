@@ -87,6 +87,8 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
         yield Finding("Promises", Status.WARNING, "the agent's first look is still under way", "vmqos doctor")
         return
     status = {"ok": Status.OK, "degraded": Status.WARNING}.get(health["status"], Status.PROBLEM)
+    if status is Status.OK and health["libvirt"].get("watch_error"):
+        status = Status.WARNING
     command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
     yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
     yield promises(health["vms"])
@@ -118,6 +120,8 @@ def _troubles(health: Mapping[str, Any]) -> Iterator[str]:
     told = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
     yield from filter(None, dict.fromkeys(told))
     # An older agent does not tell of these.
+    if health["libvirt"].get("watch_error"):
+        yield f"VMs that start get their ways only once they run: {health['libvirt']['watch_error']}"
     if health.get("stale"):
         yield f"what it knows is old: {', '.join(_age(part, health['ages'][part]) for part in health['stale'])}"
     for uuid, reason in health.get("unserved", {}).items():

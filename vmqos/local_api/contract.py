@@ -71,6 +71,7 @@ class Vm(Given):
 
     ``since`` is when it came into its state (seconds since 1970). Since the agent first saw the VM, its state changed
     ``state_changes`` times, something was promised for ``promised_seconds``, and it was kept for ``kept_seconds``.
+    ``outside_at_start`` alone is ``None`` where an agent that ran before this one had moved some of its tasks.
     """
 
     uuid: str
@@ -407,12 +408,18 @@ class UnansweredCall(TypedDict):
 
 
 class LibvirtHealth(TypedDict):
-    """The agent's view of libvirt."""
+    """The agent's view of libvirt.
+
+    ``starts_watched``: whether libvirt's run directory is watched, so that VMs get their ways before their first
+    instruction; ``None`` where the configuration says not to. ``watch_error`` is why it can't be watched.
+    """
 
     uri: str
     connected: bool
     error: str | None
     unanswered: NotRequired[UnansweredCall | None]
+    starts_watched: NotRequired[bool | None]
+    watch_error: NotRequired[str | None]
 
 
 class PlacementHealth(TypedDict):

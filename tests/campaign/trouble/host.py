@@ -312,7 +312,7 @@ class Host:
         found: list[set[str]] = []
 
         # What goes wrong there is logged as its thread does, so that a fault of the agent's own is seen.
-        if self.act(lambda: agent._start_watch._guarded(lambda: found.append(agent._early.begin([starting])))):
+        if self.act(lambda: agent.start_watch._guarded(lambda: found.append(agent._early.begin([starting])))):
             vm.told_early = agent if found and vm.file not in found[0] else None
 
     def watch_anew(self) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import libvirt
 import pytest
@@ -26,6 +27,12 @@ from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
+
+STREAMS = [1, 4]
+"""Connections that a VM's memory comes through: Nova has one, or some (``live_migration_parallel_connections``)."""
+
+SLOWLY = 1
+"""MiB a second at which memory is sent where the threads that receive it are looked at."""
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +65,15 @@ class Gate:
 
 
 class Arrival:
-    """A VM whose memory does not come before :meth:`let_come`: the QEMU that sends it is stopped.
+    """A VM whose memory does not come before :meth:`begin_to_come`: the QEMU that sends it is stopped.
 
+    :param streams: connections that its memory comes through. With several, it comes slowly.
     :ivar vm: the VM on the host that it comes to.
     """
 
-    def __init__(self, source: PrivateLibvirt, here: PrivateLibvirt, specs: Mapping[str, str]) -> None:
+    def __init__(self, source: PrivateLibvirt, here: PrivateLibvirt, specs: Mapping[str, str], streams: int) -> None:
         self._error: libvirt.libvirtError | None = None
+        self._streams = streams
         self._source = source
         wanted = vms.Vm("arrival", vms.Flavor("flavor", specs), vcpus=2)
         self._leaving, self._here = vms.run(source, wanted), here
@@ -91,14 +100,29 @@ class Arrival:
     def _migrate(self) -> None:
         try:
             with contextlib.closing(libvirt.open(self._relay.uri)) as there:
-                parameters = {libvirt.VIR_MIGRATE_PARAM_URI: f"unix://{self._here.run_dir}/incoming.sock"}
-                self._leaving.domain.migrate3(there, parameters, libvirt.VIR_MIGRATE_LIVE)
+                flags = libvirt.VIR_MIGRATE_LIVE
+                parameters: dict[str, object] = {
+                    libvirt.VIR_MIGRATE_PARAM_URI: f"unix://{self._here.run_dir}/incoming.sock"
+                }
+                if self._streams > 1:
+                    flags |= libvirt.VIR_MIGRATE_PARALLEL
+                    parameters[libvirt.VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS] = self._streams
+                    parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = SLOWLY
+                self._leaving.domain.migrate3(there, parameters, flags)
         except libvirt.libvirtError as error:
             self._error = error
 
+    def begin_to_come(self) -> None:
+        """Have the memory sent from now on."""
+        self._stopped.close()
+
+    def receivers(self) -> set[int]:
+        """The threads that receive the memory, one a stream; where there is one stream, QEMU's first thread does."""
+        return {tid for tid, name in self.vm.tasks().items() if name.startswith("multifdrecv")}
+
     def let_come(self) -> None:
         """Have the memory sent, and wait until the VM runs here."""
-        self._stopped.close()
+        self.begin_to_come()
         self._thread.join(60)
         assert self._error is None, self._error
 
@@ -110,7 +134,10 @@ class Arrival:
         vms.remove(self._source.connection(), self.vm.uuid)
 
 
-Arrive = Callable[[Mapping[str, str]], Arrival]
+class Arrive(Protocol):
+    """Begins the migration of a VM."""
+
+    def __call__(self, specs: Mapping[str, str], streams: int = 1) -> Arrival: ...
 
 
 @pytest.fixture
@@ -118,8 +145,8 @@ def arrive(other_host: PrivateLibvirt, libvirt_host: PrivateLibvirt) -> Iterator
     """Begin the migration of a VM to the host that the agent watches."""
     made: list[Arrival] = []
 
-    def begin(specs: Mapping[str, str]) -> Arrival:
-        made.append(Arrival(other_host, libvirt_host, specs))
+    def begin(specs: Mapping[str, str], streams: int = 1) -> Arrival:
+        made.append(Arrival(other_host, libvirt_host, specs, streams))
         return made[-1]
 
     yield begin
@@ -131,6 +158,19 @@ def own(vm: RunningVm, specs: Mapping[str, str]) -> str:
     return group(vm) if specs == EXCLUSIVE_2 else f"vmqos.shared-ways3/mon_groups/{group(vm)}"
 
 
+def receivers_are_born_in(
+    directory: str, arrival: Arrival, tree: Tree, simulator: Simulator, wait_for: WaitFor, streams: int
+) -> None:
+    """Have the memory of a VM sent; the threads that receive it are born in this group."""
+    arrival.begin_to_come()
+    wait_for(lambda: len(arrival.receivers()) == streams, "the threads that receive its memory")
+    receivers = arrival.receivers()
+    assert receivers <= tree.tasks(directory)
+    assert not receivers & moved(simulator, arrival.vm)
+    assert len(arrival.receivers()) == streams, "its memory came all the while"
+
+
+@pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
 def test_the_memory_of_a_vm_comes_through_its_own_ways(
     agent: Agent,
@@ -140,12 +180,15 @@ def test_the_memory_of_a_vm_comes_through_its_own_ways(
     wait_for_vm: WaitForVm,
     arrive: Arrive,
     specs: dict[str, str],
+    streams: int,
 ) -> None:
     wait_for(lambda: agent.get("/v1/health")["status"] == "ok", "the first pass")
-    arrival = arrive(specs)
+    arrival = arrive(specs, streams)
     vm = arrival.vm
     wait_for(lambda: all_in(tree, own(vm, specs), vm), "all of its tasks being in its group before its memory comes")
     early = moved(simulator, vm)
+    if streams > 1:
+        receivers_are_born_in(own(vm, specs), arrival, tree, simulator, wait_for, streams)
     arrival.let_come()
     told = wait_for_vm(vm, "kept")
     assert all_in(tree, own(vm, specs), vm)
@@ -153,6 +196,7 @@ def test_the_memory_of_a_vm_comes_through_its_own_ways(
     assert told["outside_later"] < 0.01
 
 
+@pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
 def test_its_memory_is_kept_out_of_its_ways_where_that_is_wanted(
     make_agent: MakeAgent,
@@ -161,16 +205,19 @@ def test_its_memory_is_kept_out_of_its_ways_where_that_is_wanted(
     wait_for: WaitFor,
     arrive: Arrive,
     specs: dict[str, str],
+    streams: int,
 ) -> None:
     agent = make_agent({"libvirt": {"incoming_memory": "default-group"}})
     agent.start()
     wait_for(lambda: agent.get("/v1/health")["status"] == "ok", "the first pass")
-    arrival = arrive(specs)
+    arrival = arrive(specs, streams)
     vm, directory = arrival.vm, own(arrival.vm, specs)
     outside = f"mon_groups/{group(vm)}"
     wait_for(lambda: tree.tasks(directory) == vcpus(vm), "its vCPUs alone being in its group")
     wait_for(lambda: vm.tasks().keys() - vcpus(vm) <= tree.tasks(outside), "the others being counted outside of it")
     early = moved(simulator, vm)
+    if streams > 1:
+        receivers_are_born_in(outside, arrival, tree, simulator, wait_for, streams)
     arrival.let_come()
     wait_for(lambda: all_in(tree, directory, vm), "all of its tasks being in its group once it runs")
     assert moved(simulator, vm) & vcpus(vm) <= early, "a vCPU is there before its first instruction"

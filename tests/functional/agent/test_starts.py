@@ -92,6 +92,7 @@ def test_a_start_that_fails_leaves_nothing(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, libvirt_host: PrivateLibvirt, tmp_path: Path
 ) -> None:
     wait_for(lambda: agent.get("/v1/health")["status"] == "ok", "the first pass")
+    assert watch_of(agent) == (True, None)
     rom = tmp_path / "rom"
     rom.write_bytes(b"x" * 100)
     before = tree.groups()
@@ -102,11 +103,31 @@ def test_a_start_that_fails_leaves_nothing(
     wait_for(lambda: agent.get("/v1/vms")["vms"] == [], "none of them being told")
 
 
-@pytest.mark.parametrize("option", [{"libvirt": {"watch_starts": False}}, {"libvirt": {"run_dir": "/nowhere"}}])
+def watch_of(agent: Agent) -> tuple[bool | None, str | None]:
+    """Whether the agent watches starts, and why it can't."""
+    told = agent.get("/v1/health")["libvirt"]
+    return told["starts_watched"], told["watch_error"]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"watch_starts": False}, (None, None)),
+        ({"run_dir": "/nowhere"}, (False, "/nowhere can't be watched: No such file or directory")),
+    ],
+    ids=["off", "elsewhere"],
+)
 def test_without_the_watch_a_vm_is_served_once_libvirt_tells_of_it(
-    make_agent: MakeAgent, tree: Tree, make_vm: MakeVm, wait_for: WaitFor, option: dict[str, dict[str, object]]
+    make_agent: MakeAgent,
+    tree: Tree,
+    make_vm: MakeVm,
+    wait_for: WaitFor,
+    option: dict[str, object],
+    told: tuple[bool | None, str | None],
 ) -> None:
-    make_agent(option).start()
+    agent = make_agent({"libvirt": option})
+    agent.start()
+    wait_for(lambda: watch_of(agent) == told, "it being told that starts are not watched")
     vm = make_vm(EXCLUSIVE_2)
     # Without the PID file it is found among all processes.
     wait_for(lambda: all_in(tree, group(vm), vm), "its tasks being in its group")
@@ -123,6 +144,17 @@ def test_a_stopped_agent_holds_no_start_up(
         assert stalls.took(before) < 10, "libvirt waits for nobody"
     told = wait_for_vm(vm, "kept")
     assert told["outside_at_start"] > 0
+
+
+def test_an_agent_that_finds_a_vm_in_its_group_does_not_say_how_long_it_was_outside_before(
+    agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm
+) -> None:
+    vm = make_vm(EXCLUSIVE_2)
+    assert wait_for_vm(vm, "kept")["outside_at_start"] > 0
+    agent.stop()
+    agent.start()
+    told = wait_for_vm(vm, "kept")
+    assert told["outside_at_start"] is None and told["outside_later"] == 0
 
 
 def test_a_lock_that_another_program_holds_holds_no_start_up(

@@ -66,6 +66,17 @@ def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: Pl
     assert (browser.one("#host-name").text, browser.one("#health").text) == ("compute-7", "agent ok")
 
 
+def test_the_line_of_the_host_tells_that_starts_are_not_watched(
+    host: PlayedHost, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = host._health()
+    unwatched = health["libvirt"] | {"starts_watched": False, "watch_error": "/run can't be watched: No such file"}
+    monkeypatch.setattr(host, "_health", lambda: health | {"libvirt": unwatched})
+    browser = open_page()
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert facts["libvirt"] == "connected, starts of VMs are not watched"
+
+
 def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: OpenPage) -> None:
     rich(host)
     host.add("late", state="pending", reason="no L2 way is left", l2_ways_requested=8, vcpus_requested="3")
@@ -89,6 +100,23 @@ def test_a_line_tells_what_a_vm_has_beside_l3_ways(host: PlayedHost, open_page: 
     assert fields["Asks for"] == "2 ways for code and 4 for data, exclusive, at most 55 % of memory bandwidth"
     assert (fields["Masks for code"], fields["Masks for data"]) == ("0-1: 3", "0-1: 3c")
     assert fields["Memory bandwidth"] == "at most 60 %"
+
+
+def test_how_long_a_vm_ran_outside_of_its_group_is_told_as_far_as_it_is_known(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    host.add("early", 1)
+    host.add("found", 1, outside_at_start=None, outside_later=0.0021)
+    host.add("plain", outside_at_start=None, outside_later=None)
+    browser = open_page()
+    for name, told in [
+        ("early", "0.4 ms at its start, 0.0 ms since"),
+        ("found", "not known of its start, 2.1 ms since the agent found it"),
+        ("plain", None),
+    ]:
+        unfold(browser, name)
+        assert details(browser).get("CPU outside of group") == told
+        unfold(browser, name)
 
 
 def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost, open_page: OpenPage) -> None:

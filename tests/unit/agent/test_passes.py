@@ -240,6 +240,20 @@ def test_a_monitoring_group_that_is_gone_is_not_told_to_count_a_vm_whose_tasks_c
     assert_counted_once_the_kernel_refuses_nothing(host, vm)
 
 
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_an_agent_that_is_restarted_does_not_say_how_long_vms_were_outside_before(
+    host: Host, specs: dict[str, str]
+) -> None:
+    vm = host.boot(specs, threads=2)
+    host.settle()
+    before = host.reconciler.snapshot.vms[vm].outside
+    assert before is not None and before.at_start
+    host.restart()
+    host.settle()
+    found = host.reconciler.snapshot.vms[vm].outside
+    assert found is not None and (found.at_start, found.later, found.is_settled) == (None, 0, True)
+
+
 # A VM that can't be looked at keeps what it has.
 
 

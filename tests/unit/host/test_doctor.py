@@ -61,6 +61,13 @@ LIBVIRT = {"error": "libvirt does not answer X"}
             "VM u1 is not served: no PID file",
             LOG,
         ),
+        (
+            {"libvirt": {"error": None, "starts_watched": False, "watch_error": "/run can't be watched: No such file"}},
+            Status.WARNING,
+            "VMs that start get their ways only once they run: /run can't be watched: No such file",
+            LOG,
+        ),
+        ({"libvirt": {"error": None, "starts_watched": True, "watch_error": None}}, Status.OK, "3 passes so far", ""),
         ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted", LOG),
         ({"status": "a later one's"}, Status.PROBLEM, "3 passes so far", LOG),
     ],

@@ -25,13 +25,14 @@ class OutsideTime:
     could have used at most.
 
     :ivar process: the VM's process.
-    :ivar at_start: nanoseconds before all of its tasks were in place for the first time.
-    :ivar later: nanoseconds since then.
+    :ivar at_start: nanoseconds before all of its tasks were in place for the first time; ``None`` where tasks had been
+        moved before the first look at the VM, by an agent that ran before this one: when they were is not known.
+    :ivar later: nanoseconds since then, or since that look.
     :ivar is_settled: whether all of its tasks were in place once.
     """
 
     process: Process
-    at_start: int = 0
+    at_start: int | None = 0
     later: int = 0
     is_settled: bool = False
 
@@ -40,7 +41,8 @@ class OutsideTime:
         settled = self.is_settled or placed.in_place == placed.tasks - placed.foreign
         if self.is_settled:
             return replace(self, later=self.later + placed.outside)
-        return replace(self, at_start=self.at_start + placed.outside, is_settled=settled)
+        at_start = None if self.at_start is None else self.at_start + placed.outside
+        return replace(self, at_start=at_start, is_settled=settled)
 
 
 def measure(
@@ -70,7 +72,7 @@ def measure(
     def used(tids: Collection[int]) -> int:
         if len(tids) <= FEW:
             return sum(int(min(cpu_time(tid), longest(tid) * _SECOND)) for tid in tids)
-        most = cpu_time_of_all(known.process.pid) - known.at_start - known.later
+        most = cpu_time_of_all(known.process.pid) - (known.at_start or 0) - known.later
         return int(max(0, min(most, max(map(longest, tids)) * _SECOND * len(tids))))
 
     return used

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from vmqos.agent.act import move_tasks
 from vmqos.agent.act.lock_share import LockShare, Pace
@@ -53,6 +53,11 @@ RECENT = 0.2
 all VMs: each look takes about as long as the looks at twenty VMs."""
 
 YET_TO_BE_MOVED = "its tasks are yet to be moved to its group"
+
+
+def _none(tids: Collection[int]) -> int:
+    """The CPU time that tasks have used outside of their group, for those that have no group."""
+    return 0
 
 
 class Placer:
@@ -237,13 +242,11 @@ class Placer:
         :raises vmqos.resctrl.exceptions.ResctrlError: if they can't be moved.
         """
         foreign, watched = left_alone
-        outside = self.outside.get(vm.uuid)
-        if outside is None or outside.process != vm.process:
-            outside = OutsideTime(vm.process)
         since_served = time.monotonic() - self._served.get(vm.uuid, 0.0)
-        used = measure(outside, self.placed.get(vm.uuid), aim, self._strays.longest, since_served)
 
-        def put(target: TaskGroup, list_tasks: Callable[[], set[int]]) -> TaskPlacement:
+        def put(
+            target: TaskGroup, list_tasks: Callable[[], set[int]], used: Callable[[Collection[int]], int] = _none
+        ) -> TaskPlacement:
             directory = target.directory
             if directory not in there:
                 there[directory] = tasks.read_tasks(self._filesystem, directory)
@@ -255,7 +258,7 @@ class Placer:
                 there[directory],
                 pace=self._pace,
                 until=until,
-                outside=used if target.control else lambda tids: 0,
+                outside=used,
             )
 
         with vm_tasks.lister(vm) as list_own:
@@ -267,15 +270,45 @@ class Placer:
                 # The threads of the vCPUs were found before the lock was taken; some may have ended.
                 return list_own() & (aim.threads or set())
 
-            if aim.rest is None:
-                placed = put(aim.target, list_tasks)
-            else:
-                chosen = put(aim.target, list_chosen)
-                placed = move_tasks.joined(chosen, put(aim.rest, lambda: list_tasks() - list_chosen()))
+            list_promised = list_tasks if aim.rest is None else list_chosen
+            outside: OutsideTime | None = None
+            used: Callable[[Collection[int]], int] = _none
+            if aim.target.control:
+                outside = self.outside.get(vm.uuid)
+                if outside is None or outside.process != vm.process:
+                    was_moved = self._was_moved(aim.target, list_promised, foreign, there)
+                    outside = OutsideTime(vm.process, at_start=None if was_moved else 0)
+                used = measure(outside, self.placed.get(vm.uuid), aim, self._strays.longest, since_served)
+            placed = put(aim.target, list_promised, used)
+            if aim.rest is not None:
+                placed = move_tasks.joined(placed, put(aim.rest, lambda: list_tasks() - list_chosen()))
         self.placed[vm.uuid] = placed
-        if aim.target.control:
+        if outside is not None:
             self.outside[vm.uuid] = outside.plus(placed)
         return placed
+
+    def _was_moved(
+        self, target: TaskGroup, list_tasks: Callable[[], set[int]], foreign: Set[int], there: dict[str, set[int]]
+    ) -> bool:
+        """Whether tasks of a VM were moved before this first look at it, by an agent that ran before this one.
+
+        Then they are in a group of ours. What was not moved is in the default group, where libvirt is.
+
+        :param list_tasks: lists the tasks that belong in the target.
+        :param foreign: tasks in groups that are not ours.
+        :param there: the tasks by directory; what is read is added.
+        :raises vmqos.resctrl.exceptions.ResctrlError: if the default group can't be read.
+        """
+        if not there.get(target.directory, set()).isdisjoint(list_tasks()):
+            return True
+        if "" not in there:
+            there[""] = tasks.read_tasks(self._filesystem, "")
+        apart = list_tasks() - there[""] - foreign
+        if not apart:
+            return False
+        # They may have been born since the default group was read, or have ended.
+        there[""] = tasks.read_tasks(self._filesystem, "")
+        return bool(apart & list_tasks() - there[""])
 
     def _foreign_tasks(self, now: ResctrlState) -> tuple[set[int], set[int]]:
         """The tasks in other programs' control groups, and those in other programs' monitoring groups inside of ours.

@@ -51,6 +51,8 @@ class StartWatch:
     :param on_start: called with the VMs that libvirt is starting, again when there is more to know of one; returns the
         files of those of which no more need be known.
     :param on_end: called with the file of a VM that has ended, or whose start has failed.
+    :ivar is_watching: whether the directory is watched now; ``None`` where that was not asked for.
+    :ivar last_error: why it can't be watched; empty where it is, and before the first try.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class StartWatch:
         self._run_dir = run_dir
         self._on_start = on_start
         self._on_end = on_end
+        self.is_watching: bool | None = None
+        self.last_error = ""
         self._worker = Worker("libvirt-status")
         self._watch: DirectoryWatch | None = None
         self._settled: set[str] = set()
@@ -69,6 +73,7 @@ class StartWatch:
 
     def start(self) -> None:
         """Begin to watch; a directory that is not there yet is no error."""
+        self.is_watching = False
         self._worker.start(self._run)
 
     def close(self) -> None:
@@ -86,7 +91,8 @@ class StartWatch:
             except EventsLost:
                 self._once.log(logging.INFO, "lost", "not all is known of %s: it is watched anew", self._run_dir)
             except OSError as error:
-                self._once.log(logging.INFO, "watch", "%s can't be watched: %s", self._run_dir, error.strerror)
+                self.last_error = f"{self._run_dir} can't be watched: {error.strerror}"
+                self._once.log(logging.INFO, "watch", "%s", self.last_error)
                 with self._worker.condition:
                     self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
             except Exception as error:
@@ -104,11 +110,13 @@ class StartWatch:
             for file in self._begun - self._settled:
                 self._end(file)
             self._once.end("watch")
+            self.is_watching, self.last_error = True, ""
             with self._worker.condition:
                 self._watch = watch
             while not self._worker.ends:
                 self._take(watch.wait())
         finally:
+            self.is_watching = False
             with self._worker.condition:
                 self._watch = None
             watch.close()

@@ -96,6 +96,8 @@ def _libvirt(agent: Agent, is_starting: bool) -> contract.LibvirtHealth:
         "connected": agent.connection.is_connected,
         "error": None if is_starting else error or None,
         "unanswered": None if call is None else {"call": call.name, "seconds": time.monotonic() - call.since},
+        "starts_watched": agent.start_watch.is_watching,
+        "watch_error": agent.start_watch.last_error or None,
     }
 
 

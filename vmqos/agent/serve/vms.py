@@ -63,8 +63,8 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
         "tasks_in_place": len(tasks.in_place) if tasks else 0,
         "pid": observed.process.pid,
         "caches": sorted(snapshot.topology.caches_of(record.cpus)),
-        "outside_at_start": record.outside.at_start / 1e9 if record.outside else None,
-        "outside_later": record.outside.later / 1e9 if record.outside else None,
+        "outside_at_start": _seconds(record.outside.at_start if record.outside else None),
+        "outside_later": _seconds(record.outside.later if record.outside else None),
         "since": given.since,
         "state_changes": spent.changes if spent else None,
         "promised_seconds": spent.promised_until(now) if spent else None,
@@ -72,6 +72,10 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
         "last_error": failure.reason.text if failure else None,
         "retry_in": max(0.0, failure.due - now) if failure else None,
     }
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def task_list(snapshot: Snapshot, filesystem: Filesystem, uuid: str, patience: float) -> list[contract.Task]:

@@ -276,8 +276,10 @@ def _misplaced(vm: contract.Vm) -> bool:
 def _outside(vm: contract.Vm) -> str:
     """How much CPU time its tasks used before they were moved to the group with its ways."""
     at_start, later = vm.get("outside_at_start"), vm.get("outside_later")
-    if at_start is None or later is None:
+    if later is None:
         return "-"
+    if at_start is None:
+        return f"not known of its start, {later * 1e3:.1f} ms since the agent found it"
     return f"{at_start * 1e3:.1f} ms at its start, {later * 1e3:.1f} ms since"
 
 

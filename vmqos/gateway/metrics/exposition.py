@@ -146,6 +146,10 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
     yield InfoMetricFamily("vmqos_agent", "The agent's version.", {"version": health["version"]})
     yield GaugeMetricFamily("vmqos_resctrl_up", "Whether resctrl could be read in the last pass.", can_read)
     yield GaugeMetricFamily("vmqos_libvirt_up", "Whether libvirt is connected and answers.", answers)
+    # An earlier agent does not tell it.
+    watched = libvirt.get("starts_watched")
+    if watched is not None:
+        yield GaugeMetricFamily("vmqos_starts_watched", "Whether the starts of VMs are watched.", watched)
     histogram = HistogramMetricFamily("vmqos_reconcile_duration_seconds", "How long the passes of the loop took.")
     buckets = [*((f"{bound:g}", count) for bound, count in passes["buckets"]), ("+Inf", passes["count"])]
     histogram.add_metric([], buckets, passes["sum"])

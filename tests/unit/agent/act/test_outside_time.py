@@ -73,6 +73,16 @@ def test_what_is_at_the_start_ends_when_all_were_in_place() -> None:
     assert done.plus(placed(1, 2, 3, outside=4)) == replace(done, later=4)
 
 
+def test_what_was_before_the_first_look_is_not_known_where_tasks_had_been_moved() -> None:
+    found = replace(FRESH, at_start=None)
+    late = found.plus(placed(1, outside=5, missing=1))
+    assert (late.at_start, late.later, late.is_settled) == (None, 0, False)
+    done = late.plus(placed(1, 2, outside=2))
+    assert (done.at_start, done.later, done.is_settled) == (None, 0, True)
+    assert done.plus(placed(1, 2, 3, outside=4)) == replace(done, later=4)
+    assert measure(done, placed(1), AIM, 1.0, 1.0)(range(2, FEW + 3)) == 20 * SECOND
+
+
 @pytest.fixture
 def worker() -> Iterator[int]:
     """A process that has used some CPU time, and waits."""

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from vmqos.agent.act import outside_time
 from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
+from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import Placer
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.daemon.backoff import Backoff
@@ -97,3 +99,47 @@ def test_a_foreign_group_that_goes_during_the_pass_is_no_news(
     placer.place(now, {UUID: TaskGroups(TaskGroup(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
     assert not (root / "foreign").exists() and placer.placed[UUID].in_place == {tid}
     assert "foreign" not in caplog.text
+
+
+def outside_after_first_look(filesystem: Filesystem, vm: ObservedVm) -> OutsideTime:
+    """What is known of the VM's time outside of its group after the first look at it."""
+    placer = Placer(filesystem, Backoff(1, 60))
+    now = resctrl_state.read(filesystem)
+    placer.place(now, {UUID: TaskGroups(TaskGroup(GROUP))}, {UUID}, {UUID: vm}, frozenset(), LockShare())
+    return placer.outside[UUID]
+
+
+@pytest.fixture
+def seven_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task has used seven nanoseconds of CPU."""
+    monkeypatch.setattr(outside_time, "cpu_time", lambda tid: 7)
+
+
+@pytest.mark.usefixtures("seven_each")
+def test_of_a_vm_in_the_default_group_it_is_known_how_long_it_was_outside(filesystem: Meddled, vm: ObservedVm) -> None:
+    root, tid = Path(filesystem.root), vm.vm.process.pid
+    make_group(root, tid)
+    make_group(root / GROUP)
+    assert outside_after_first_look(filesystem, vm) == OutsideTime(vm.vm.process, at_start=7, is_settled=True)
+
+
+@pytest.mark.usefixtures("seven_each")
+@pytest.mark.parametrize("where", [GROUP, "vmqos.shared-ways2"])
+def test_of_a_vm_that_is_found_in_a_group_of_ours_it_is_not(filesystem: Meddled, vm: ObservedVm, where: str) -> None:
+    root, tid = Path(filesystem.root), vm.vm.process.pid
+    make_group(root / GROUP)
+    make_group(root / where, tid)
+    found = outside_after_first_look(filesystem, vm)
+    assert (found.at_start, found.later) == (None, 0)
+
+
+@pytest.mark.usefixtures("seven_each")
+def test_a_task_that_is_born_while_the_default_group_is_read_was_not_moved(filesystem: Meddled, vm: ObservedVm) -> None:
+    root, tid = Path(filesystem.root), vm.vm.process.pid
+    make_group(root / GROUP)
+
+    def read() -> None:
+        filesystem.before["", "tasks"] = lambda: make_group(root, tid)
+
+    filesystem.before["", "tasks"] = read
+    assert outside_after_first_look(filesystem, vm).at_start == 7

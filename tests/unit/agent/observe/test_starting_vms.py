@@ -170,12 +170,17 @@ def test_a_directory_that_comes_late_or_anew_is_watched(tmp_path: Path, monkeypa
     monkeypatch.setattr("vmqos.agent.observe.starting_vms.RETRY", 0.01)
     run_dir = tmp_path / "run"
     watched = Watched(run_dir)
+    assert (watched.watch.is_watching, watched.watch.last_error) == (None, "")
     watched.watch.start()
     try:
         for _ in range(2):
+            eventually(lambda: watched.watch.last_error)
+            assert not watched.watch.is_watching
+            assert watched.watch.last_error == f"{run_dir} can't be watched: No such file or directory"
             run_dir.mkdir()
             while watched.watch._watch is None:
                 pass
+            assert (watched.watch.is_watching, watched.watch.last_error) == (True, "")
             watched.write("a")
             assert watched.next() == ("a", 0)
             (run_dir / "a.xml").unlink()

@@ -58,6 +58,7 @@ class FakeAgent:
 
     uri = "qemu:///system"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
+    start_watch: Any = field(default_factory=lambda: SimpleNamespace(is_watching=True, last_error=""))
 
     @property
     def pass_times(self) -> PassTimes:
@@ -156,8 +157,8 @@ def test_all_that_the_contract_names_is_told_but_what_the_gateway_adds() -> None
     found = told()
     everything = contract.Health.__required_keys__ | contract.Health.__optional_keys__
     assert found.keys() == everything - {"placement", "nova", "notifications"}
-    resctrl = contract.ResctrlHealth
-    assert found["resctrl"].keys() == resctrl.__required_keys__ | resctrl.__optional_keys__
+    for part, told_of in (("resctrl", contract.ResctrlHealth), ("libvirt", contract.LibvirtHealth)):
+        assert found[part].keys() == told_of.__required_keys__ | told_of.__optional_keys__
     json.dumps(found, allow_nan=False)
 
 
@@ -166,6 +167,15 @@ def test_the_process_and_its_passes_are_told() -> None:
     assert (found["pid"], found["failed_passes"]) == (os.getpid(), 1)
     assert (found["pass_seconds"]["count"], found["pass_seconds"]["sum"]) == (2, 0.006)
     assert dict(found["pass_seconds"]["buckets"])[0.0025] == 1
+
+
+@pytest.mark.parametrize(
+    ("is_watching", "error"), [(True, ""), (False, ""), (False, "/run can't be watched: No such file"), (None, "")]
+)
+def test_whether_starts_are_watched_is_told_and_breaks_no_promise(is_watching: bool | None, error: str) -> None:
+    found = told(start_watch=SimpleNamespace(is_watching=is_watching, last_error=error))
+    assert (found["libvirt"]["starts_watched"], found["libvirt"]["watch_error"]) == (is_watching, error or None)
+    assert found["status"] == "ok"
 
 
 def test_what_resctrl_has_and_how_much_of_it_is_used_is_told() -> None:

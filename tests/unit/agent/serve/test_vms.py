@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import CacheVcpus
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.running_vms import ObservedVm
@@ -85,6 +86,12 @@ def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
         "pid": 100, "caches": [0], "outside_at_start": None, "outside_later": None,
         "since": 1000.0, "state_changes": None, "promised_seconds": None, "kept_seconds": None, "last_error": "refused",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("at_start", "told"), [(400_000, 0.0004), (0, 0.0), (None, None)])
+def test_the_time_outside_of_its_group_is_told_as_far_as_it_is_known(at_start: int | None, told: float | None) -> None:
+    found = told_vm(with_record(snapshot(), outside=OutsideTime(Process(100, 1), at_start, later=2_000_000)))
+    assert (found["outside_at_start"], found["outside_later"]) == (told, 0.002)
 
 
 def test_how_long_a_promise_was_kept_is_told_up_to_now() -> None:

@@ -62,6 +62,21 @@ def test_hostile_values_are_harmless_in_every_cell() -> None:
         assert cell.isprintable(), cell
 
 
+@pytest.mark.parametrize(
+    ("at_start", "later", "text"),
+    [
+        (0.0004, 0.0021, "0.4 ms at its start, 2.1 ms since"),
+        (None, 0.0021, "not known of its start, 2.1 ms since the agent found it"),
+        (None, None, "-"),
+    ],
+)
+def test_how_long_a_vm_ran_outside_of_its_group_is_told_as_far_as_it_is_known(
+    at_start: float | None, later: float | None, text: str
+) -> None:
+    vm = examples.vms()[0] | {"outside_at_start": at_start, "outside_later": later, "task_list": []}
+    assert vm_view.fields(vm)["CPU outside of group"] == text
+
+
 def test_every_field_of_the_contract_is_in_the_details() -> None:
     vm = examples.vms()[3] | {"task_list": []}
     fields = {title: shown(value) for title, value in vm_view.fields(vm).items()}

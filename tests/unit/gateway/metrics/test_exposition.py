@@ -227,6 +227,17 @@ def test_what_can_not_be_read_is_not_up(scrape, part, changes, up):
     assert found.value(f"vmqos_{part}_up") == up
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"starts_watched": True}, 1), ({"starts_watched": False}, 0), ({"starts_watched": None}, None), ({}, None)],
+    ids=["watched", "not watched", "off", "an earlier agent"],
+)
+def test_whether_starts_are_watched_is_told_where_they_are_to_be(scrape, changes, told):
+    libvirt = {key: value for key, value in HEALTH["libvirt"].items() if key != "starts_watched"}
+    found = scrape(None, replace(TOLD, health={**HEALTH, "libvirt": {**libvirt, **changes}}))
+    assert found.value("vmqos_starts_watched") == told
+
+
 def test_what_was_never_done_is_as_old_as_the_agent(scrape):
     ages = {"vms": 1.5, "pass": None, "counters": None}
     found = scrape(None, replace(TOLD, health={**HEALTH, "ages": ages}))
@@ -483,6 +494,12 @@ def test_an_earlier_agent_does_not_count_them_and_is_told_all_the_same(new_scrap
     assert found.value("vmqos_vm_promise_kept", uuid="u") == 1
     for name in ("state_changes", "seconds", "kept_seconds"):
         assert found.of(f"vmqos_vm_promise_{name}_total") == {}
+
+
+def test_what_is_not_known_of_the_start_of_a_vm_is_no_number(new_scrape):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "outside_at_start": None, "outside_later": 0.5}]))
+    told = found.of("vmqos_vm_outside_cpu_seconds_total")
+    assert [(dict(labels)["when"], seconds) for labels, seconds in told.items()] == [("later", 0.5)]
 
 
 def test_tasks_that_are_not_in_place_are_counted(new_scrape):

@@ -76,6 +76,7 @@ class PlayedAgent:
     socket = "/run/vmqos/gateway.sock"
     filesystem = SimpleNamespace(root="/sys/fs/resctrl")
     connection = SimpleNamespace(is_connected=True, last_error="")
+    start_watch = SimpleNamespace(is_watching=True, last_error="")
     trials = Trials(lambda: None)
     conf = SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
     pass_times = PassTimes()
@@ -157,7 +158,7 @@ def test_what_the_agent_answers_is_told() -> None:
     assert [found[f'vmqos_groups{{owner="{owner}"}}'] for owner in owners] == [1, 1, 0, 0]
     assert (found["vmqos_closids"], found["vmqos_closids_used"]) == (16, 2)
     assert (found["vmqos_rmids"], found["vmqos_rmids_used"]) == (32, 2)
-    assert (found["vmqos_resctrl_up"], found["vmqos_libvirt_up"]) == (1, 1)
+    assert (found["vmqos_resctrl_up"], found["vmqos_libvirt_up"], found["vmqos_starts_watched"]) == (1, 1, 1)
 
 
 def test_a_reason_is_one_word() -> None:

@@ -122,7 +122,8 @@ function monitoring(vm) {
 
 function outside(vm) {
   const [start, later] = [vm.outside_at_start ?? null, vm.outside_later ?? null];
-  if (start === null || later === null) return "";
+  if (later === null) return "";
+  if (start === null) return `not known of its start, ${(later * 1e3).toFixed(1)} ms since the agent found it`;
   return `${(start * 1e3).toFixed(1)} ms at its start, ${(later * 1e3).toFixed(1)} ms since`;
 }
 

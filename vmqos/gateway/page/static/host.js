@@ -17,7 +17,9 @@ export function factsOf({ health, vms, caches, capabilities, telemetry, rest = n
     const unknown = health.status === "starting" && "first look under way";
     const options = (capabilities?.mount_options ?? []).map(visible);
     facts.push(["resctrl", [health.resctrl.mounted ? kind : unknown || kind, ...options].join(", ")]);
-    facts.push(["libvirt", health.libvirt.connected ? "connected" : unknown || "not connected"]);
+    const connected = health.libvirt.connected ? "connected" : unknown || "not connected";
+    const unwatched = health.libvirt.watch_error ? ", starts of VMs are not watched" : "";
+    facts.push(["libvirt", `${connected}${unwatched}`]);
   }
   if (caches.length) facts.push(["Caches", cachesOf(caches)]);
   const limits = capabilities?.bandwidths?.MB;
