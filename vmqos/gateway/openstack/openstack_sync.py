@@ -16,7 +16,7 @@ from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import LocalApiError
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError, NotOurApi
 
 LOG = logging.getLogger(__name__)
 
@@ -110,6 +110,12 @@ class OpenStackSync:
         try:
             answer = self._agent.openstack()
             self._hand_on(answer)
+        except (AgentRefused, AgentFailed, NotOurApi) as error:
+            # It may answer everything else, so that nothing else would log this.
+            self._agent_is_away()
+            text = "OpenStack is told nothing new of this host: the agent does not answer this: %s"
+            self._once.log(logging.WARNING, _AGENT, text, error)
+            return None
         except LocalApiError:
             # AgentWatch logs why the agent does not answer.
             self._agent_is_away()
