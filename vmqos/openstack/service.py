@@ -28,7 +28,7 @@ INTERFACES = ("internal", "public")
 """The endpoints to look for, in this order, unless the configuration says something else; Nova's own default."""
 
 CLOUDS_VARIABLE = "OS_CLIENT_CONFIG_FILE"
-"""The variable of the environment that names a clouds.yaml, which is looked for before all others."""
+"""The variable of the environment that names a clouds.yaml, which is taken where no other one can be read."""
 
 LONGEST_REASON = 500
 """Characters of an answer that are put into a message."""
@@ -170,12 +170,12 @@ class Service:
         from openstack.config.loader import CONFIG_FILES
 
         kind = self._service_type
-        # The gateway's unit names the copy that systemd made for it. The library would take that name together with all
-        # other variables, such as a password's, or not at all.
+        # The gateway's unit names the copy that systemd made for it, an empty one where there is nothing to copy. The
+        # library would take that name together with all other variables, such as a password's, or not at all.
         copy = os.environ.get(CLOUDS_VARIABLE)
         try:
             region = OpenStackConfig(
-                config_files=[*([copy] if copy else ()), *CONFIG_FILES],
+                config_files=[*CONFIG_FILES, *([copy] if copy else ())],
                 load_envvars=False,
                 app_name="vmqos",
                 app_version=version(),
