@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from oslo_config import cfg
 
@@ -89,11 +90,17 @@ class OpenStackSync:
             self._notifications.start()
 
     def stop(self) -> None:
-        """Ask and tell no more."""
-        for part in (self._worker, *self._parts):
-            part.stop()
-        if self._notifications is not None:
-            self._notifications.stop()
+        """Ask and tell no more.
+
+        The agent, Placement and Nova may all hang, and systemd waits 15 seconds for all of the gateway: the parts are
+        waited for at the same time.
+        """
+        parts = [self._worker, *self._parts, *([self._notifications] if self._notifications is not None else [])]
+        stops = [threading.Thread(target=part.stop) for part in parts]
+        for thread in stops:
+            thread.start()
+        for thread in stops:
+            thread.join()
 
     def _run(self) -> None:
         last: contract.OpenStack | None = None

@@ -350,3 +350,26 @@ def test_over_the_agent_s_own_api_on_a_unix_socket(tmp_path: Path, nova: Nova) -
     finally:
         sync.stop()
         server.stop()
+
+
+def test_the_end_waits_for_all_that_hangs_at_once(make: Callable[..., OpenStackSync], notes: Notes) -> None:
+    """systemd kills a gateway that takes longer than TimeoutStopSec, and its unit has failed then."""
+    released = threading.Event()
+
+    class Hangs(PlayedAgent):
+        def openstack(self) -> Any:
+            assert released.wait(60)
+            return super().openstack()
+
+    notes.gate.clear()
+    sync = make(asked=Hangs())
+    assert sync._placement is not None
+    sync._placement.offer(HOST, "node-1")
+    eventually(lambda: notes.told)
+    sync._worker._patience = sync._placement._worker._patience = 2.0
+    began = time.monotonic()
+    sync.stop()
+    took = time.monotonic() - began
+    released.set()
+    notes.gate.set()
+    assert 2.0 <= took < 3.8, "one after the other, that is four"
