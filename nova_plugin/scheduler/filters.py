@@ -87,7 +87,7 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
                 or self._refuse(host, _lacking(free, wanted))
             ]
         if passing:
-            self._rooms.note(wanted, spec_obj.instance_uuid)
+            self._rooms.note(wanted, spec_obj)
         return passing
 
     @staticmethod

@@ -33,11 +33,13 @@ class _Server:
 
     :ivar taken: what it takes of its host.
     :ivar at: when it passed, in seconds of the clock.
-    :ivar providers: the UUIDs of the providers that Nova claimed from; empty while that is not known.
+    :ivar before: the UUIDs of the providers that it held something of when it passed.
+    :ivar providers: the UUIDs of the providers that Nova claimed from since; empty while that is not known.
     """
 
     taken: Taken
     at: float
+    before: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
 
 
@@ -54,15 +56,22 @@ class Recent:
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}
 
-    def note(self, server: str, taken: Taken) -> None:
+    def note(self, server: str, taken: Taken, *, may_hold: bool = False) -> None:
         """Remember that a server passed.
 
         :param server: its UUID.
         :param taken: what it takes of whatever host it comes to.
+        :param may_hold: whether it may hold something in Placement already. An evacuated server holds what it had on
+            the host that died until Nova claims for it, and after that as well (``claim_resources`` of Nova's report
+            client). For other moves, a migration holds that.
         """
+        known = _Server(taken, self._clock())
+        if may_hold:
+            self._find({server: known})
+            known.before, known.providers = known.providers, frozenset()
         with self._lock:
             self._servers.pop(server, None)
-            self._servers[server] = _Server(taken, self._clock())
+            self._servers[server] = known
             while len(self._servers) > MOST:
                 del self._servers[next(iter(self._servers))]
 
@@ -89,6 +98,6 @@ class Recent:
     def _find(self, servers: Mapping[str, _Server]) -> None:
         try:
             for server, known in servers.items():
-                known.providers = placement.claimed_from(self._client(), server)
+                known.providers = placement.claimed_from(self._client(), server) - known.before
         except (PlacementFailed, ClientException) as error:
             LOG.debug("It is not known where servers went that were placed a moment ago: %s", error)

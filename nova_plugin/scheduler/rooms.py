@@ -117,12 +117,15 @@ class Rooms:
             for host, has in zip(hosts, sure, strict=True)
         ]
 
-    def note(self, demand: Demand, instance_uuid: str) -> None:
+    def note(self, demand: Demand, spec_obj: Any) -> None:
         """Count a server that passed on whatever host Nova chooses for it, until that host tells of it.
 
         :param demand: what its flavor demands, which Placement does not count.
+        :param spec_obj: the RequestSpec. For an evacuation, Nova has it ignore a host (``rebuild_instance`` of Nova's
+            conductor).
         """
-        self.recent.note(instance_uuid, Taken(demand.amount, demand.shared_class))
+        may_hold = "ignore_hosts" in spec_obj and bool(spec_obj.ignore_hosts)
+        self.recent.note(spec_obj.instance_uuid, Taken(demand.amount, demand.shared_class), may_hold=may_hold)
 
     def _look(
         self,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ TIMEOUT = 30.0
 
 INTERFACES = ("internal", "public")
 """The endpoints to look for, in this order, unless the configuration says something else; Nova's own default."""
+
+CLOUDS_VARIABLE = "OS_CLIENT_CONFIG_FILE"
+"""The variable of the environment that names a clouds.yaml, which is taken where no other one can be read."""
 
 LONGEST_REASON = 500
 """Characters of an answer that are put into a message."""
@@ -163,12 +167,20 @@ class Service:
         from keystoneauth1.adapter import Adapter
         from openstack import exceptions as sdk
         from openstack.config import OpenStackConfig
+        from openstack.config.loader import CONFIG_FILES
 
         kind = self._service_type
+        # The gateway's unit names the copy that systemd made for it, an empty one where there is nothing to copy. The
+        # library would take that name together with all other variables, such as a password's, or not at all.
+        copy = os.environ.get(CLOUDS_VARIABLE)
         try:
-            region = OpenStackConfig(load_envvars=False, app_name="vmqos", app_version=version(), pw_func=None).get_one(
-                cloud=cloud
-            )
+            region = OpenStackConfig(
+                config_files=[*CONFIG_FILES, *([copy] if copy else ())],
+                load_envvars=False,
+                app_name="vmqos",
+                app_version=version(),
+                pw_func=None,
+            ).get_one(cloud=cloud)
             session = region.get_session()
         except sdk.SDKException as error:
             raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error

@@ -15,7 +15,9 @@ import pytest
 
 from vmqos.conf import loader
 from vmqos.openstack import exceptions
-from vmqos.openstack.service import LONGEST_REASON, Answer, Service
+from vmqos.openstack.service import CLOUDS_VARIABLE, LONGEST_REASON, Answer, Service
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class Odd(BaseHTTPRequestHandler):
@@ -117,6 +119,22 @@ def test_a_section_that_makes_no_sense_is_named(tmp_path: Path, text: str, told:
     with pytest.raises(exceptions.NotLoggedIn) as raised:
         service(tmp_path, text).ask("GET", "/", "1.26")
     assert "[placement]" in str(raised.value) and told in str(raised.value)
+
+
+def test_a_cloud_is_looked_for_in_the_copy_that_the_gateways_unit_names_and_no_other_variable_counts(
+    tmp_path: Path, odd: type[Odd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file itself may be root's alone, and the gateway is not root."""
+    unit = (CHECKOUT / "etc" / "systemd" / "vmqos-gateway.service").read_text()
+    assert f"Environment={CLOUDS_VARIABLE}=%d/clouds.yaml" in unit
+    endpoint = f"http://127.0.0.1:{odd.port}"  # type: ignore[attr-defined]
+    copy = tmp_path / "clouds.yaml"
+    copy.write_text(f"clouds: {{lab: {{auth_type: none, placement_endpoint_override: '{endpoint}'}}}}")
+    odd.text = "{}"
+    monkeypatch.setenv("OS_PLACEMENT_ENDPOINT_OVERRIDE", "http://127.0.0.1:1")
+    monkeypatch.setenv("OS_CLOUD", "other")
+    monkeypatch.setenv(CLOUDS_VARIABLE, str(copy))
+    assert service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26") == Answer(200, {})
 
 
 def test_a_password_with_a_plain_dollar_is_explained_and_not_told(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections import UserString
+from pathlib import Path
 
+import jinja2
 import yaml
 
 from tools.lab.workspace import CHECKOUT
+from vmqos.conf import loader
 
 ROLE = CHECKOUT / "packaging/ansible/roles/vmqos"
 
@@ -24,3 +28,19 @@ def test_the_guide_explains_every_variable_of_the_role() -> None:
     page = (CHECKOUT / "doc/source/operator/ansible.rst").read_text()
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     assert sorted(re.findall(r"^   \* - ``(vmqos_\w+)``$", page, re.MULTILINE)) == sorted(defaults)
+
+
+def test_the_options_are_read_as_they_stand_in_the_variable(tmp_path: Path) -> None:
+    wanted = yaml.safe_load("""
+        agent: {audit_interval: 9}
+        allocation: {shared_classes: [ways4, ways2-mb50]}
+        gateway: {old_metrics: false}
+        notifications: {topics: [notifications], host: compute-7}
+    """)
+    # What Ansible's vault has encrypted is no text to Jinja, but a sequence of letters.
+    wanted["notifications"]["transport_url"] = UserString("rabbit://a:[b]@192.0.2.1/")
+    # As Ansible sets it.
+    template = jinja2.Environment(trim_blocks=True).from_string((ROLE / "templates/vmqos.conf.j2").read_text())
+    (tmp_path / "vmqos.conf").write_text(template.render(vmqos_conf=wanted, ansible_managed="managed"))
+    conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
+    assert {section: {name: conf[section][name] for name in options} for section, options in wanted.items()} == wanted

@@ -18,6 +18,9 @@ EVENTS = (LLC_OCCUPANCY, MBM_TOTAL, MBM_LOCAL)
 NOT_MONITORED = "not-monitored"
 """Why a counter has no value where no group counts the VM."""
 
+NO_COUNTER = "no-counter"
+"""Why a counter has no value where the machine has none of that kind."""
+
 NO_SWEEP = "no-sweep"
 """Why a counter has no value where all counters could not be read for a while."""
 
@@ -56,6 +59,8 @@ class Answers:
         if self.telemetry is None:
             return dict.fromkeys(EVENTS, NO_SWEEP)
         if uuid not in self.telemetry["vms"]:
-            return dict.fromkeys(EVENTS, NOT_MONITORED)
+            # Where the machine counts nothing, no VM needs a group to be counted.
+            counted = self.telemetry["host"].get("events", EVENTS)
+            return {event: NOT_MONITORED if event in counted else NO_COUNTER for event in EVENTS}
         found = self.telemetry["vms"][uuid]["missing"]
         return {event: found[event] for event in EVENTS if event in found}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from oslo_config import cfg
 
@@ -16,7 +17,7 @@ from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import LocalApiError
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError, NotOurApi
 
 LOG = logging.getLogger(__name__)
 
@@ -89,11 +90,17 @@ class OpenStackSync:
             self._notifications.start()
 
     def stop(self) -> None:
-        """Ask and tell no more."""
-        for part in (self._worker, *self._parts):
-            part.stop()
-        if self._notifications is not None:
-            self._notifications.stop()
+        """Ask and tell no more.
+
+        The agent, Placement and Nova may all hang, and systemd waits 15 seconds for all of the gateway: the parts are
+        waited for at the same time.
+        """
+        parts = [self._worker, *self._parts, *([self._notifications] if self._notifications is not None else [])]
+        stops = [threading.Thread(target=part.stop) for part in parts]
+        for thread in stops:
+            thread.start()
+        for thread in stops:
+            thread.join()
 
     def _run(self) -> None:
         last: contract.OpenStack | None = None
@@ -110,6 +117,12 @@ class OpenStackSync:
         try:
             answer = self._agent.openstack()
             self._hand_on(answer)
+        except (AgentRefused, AgentFailed, NotOurApi) as error:
+            # It may answer everything else, so that nothing else would log this.
+            self._agent_is_away()
+            text = "OpenStack is told nothing new of this host: the agent does not answer this: %s"
+            self._once.log(logging.WARNING, _AGENT, text, error)
+            return None
         except LocalApiError:
             # AgentWatch logs why the agent does not answer.
             self._agent_is_away()

@@ -7,6 +7,7 @@ Placement may be slow, away, or of another opinion. It is told from a thread of 
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from dataclasses import dataclass, replace
@@ -107,10 +108,25 @@ class File:
 
     def tell(self, found: Capacity, hostname: str | None) -> bool:
         """See :class:`Target`."""
-        changed = provider_yaml.write(self._path, provider_yaml.render(found.inventories, found.traits))
+        changed = self._reserve() if found == NOTHING else None
+        if changed is None:
+            changed = provider_yaml.write(self._path, provider_yaml.render(found.inventories, found.traits))
         if changed:
             LOG.warning("%s was written: restart nova-compute, which reads it only when it starts", self._path)
         return changed
+
+    def _reserve(self) -> bool | None:
+        """Reserve all that the file has; whether that changed it, ``None`` where there is no such file.
+
+        nova-compute can't take away what servers hold, and Nova could not move a server away that holds more than
+        ``max_unit``. What they hold is not known here: while resctrl can't be read, the agent does not tell it.
+        """
+        if not os.path.exists(self._path):
+            return None
+        try:
+            return provider_yaml.reserve(self._path)
+        except provider_yaml.NotOurs:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ def test_the_words_of_counters_are_those_of_the_agent():
     for name in ("LLC_OCCUPANCY", "MBM_TOTAL", "MBM_LOCAL", "EVENTS"):
         assert getattr(agent_answers, name) == getattr(model, name)
     assert Missing(agent_answers.NOT_MONITORED) is Missing.NOT_MONITORED
+    assert Missing(agent_answers.NO_COUNTER) is Missing.NO_COUNTER
 
 
 def test_a_vms_counters_are_told_by_cache_and_scope(scrape):
@@ -120,6 +121,14 @@ def test_a_vm_that_nobody_counts_says_so_for_each_event(scrape):
     reasons = {(dict(labels)["event"], dict(labels)["reason"]) for labels in found.of("vmqos_vm_counter_missing")}
     assert reasons == {(event, "not-monitored") for event in ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")}
     assert found.of("vmqos_vm_llc_occupancy_bytes") == {}
+
+
+@pytest.mark.parametrize("events", [(), ("mbm_total_bytes",)])
+def test_a_vm_without_a_group_is_not_called_unmonitored_for_what_the_machine_does_not_count(scrape, events):
+    """An alert would be about each VM of such a host for ever, and name RMIDs that the machine does not have."""
+    found = scrape(snapshot(host=replace(HOST, events=events)))
+    reasons = {dict(labels)["event"]: dict(labels)["reason"] for labels in found.of("vmqos_vm_telemetry_missing")}
+    assert reasons == dict.fromkeys(EVENTS, "no-counter") | dict.fromkeys(events, "not-monitored")
 
 
 def test_the_series_of_a_vm_that_is_gone_disappear(scrape):

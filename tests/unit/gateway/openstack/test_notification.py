@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from vmqos.gateway.openstack.notification import Notification, Position, due
 from vmqos.local_api import contract
+
+DEFINITIONS = Path(__file__).parents[4] / "etc" / "ceilometer" / "event_definitions.yaml"
 
 KEPT: contract.Event = {
     "number": 7,
@@ -74,6 +78,14 @@ def test_what_needs_somebody_is_an_error_and_all_else_is_info(
 def test_a_vm_that_is_slowed_has_its_neighbour_in_the_payload_and_no_other_event_has_one() -> None:
     assert only({**KEPT, "kind": "neighbour", "culprit": "w"}).payload["culprit"] == "w"
     assert "culprit" not in only(KEPT).payload
+
+
+def test_ceilometer_makes_a_trait_of_every_field() -> None:
+    events = [KEPT, {**KEPT, "kind": "neighbour", "culprit": "w"}]
+    lost = [notification for notification, _ in sent(told(*numbered(7), epoch="f"), Position("e", 3))]
+    fields = {field for one in (*map(only, events), *lost) for field in one.payload}
+    (definition,) = yaml.safe_load(DEFINITIONS.read_text(encoding="utf-8"))
+    assert {trait["fields"] for trait in definition["traits"].values()} == {f"payload.{field}" for field in fields}
 
 
 def test_an_earlier_agent_that_tells_no_project_is_understood() -> None:

@@ -36,7 +36,7 @@ from vmqos.gateway.openstack.openstack_sync import OpenStackSync
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentNotRunning
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, NotOurApi
 from vmqos.openstack.exceptions import Unreachable
 
 AWAY = AgentNotRunning(socket="/run/vmqos/gateway.sock")
@@ -158,6 +158,29 @@ def test_nothing_is_told_while_the_agent_is_away_and_the_log_of_that_is_for_who_
     agent.failure, agent.capacity = None, CAPACITY
     eventually(lambda: len(notes.told) == 2)
     assert lines(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        AgentRefused(text="there is no /v1/openstack here", status=404),
+        AgentFailed(text="it is broken", status=500),
+        NotOurApi(socket="/run/vmqos/gateway.sock", problem="/v1/openstack is no JSON (HTTP 500)"),
+    ],
+)
+def test_an_agent_that_answers_everything_but_this_is_logged_once(
+    make: Callable[..., OpenStackSync], agent: PlayedAgent, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    """Its health is as ever, so that who watches the agent has nothing to say."""
+    caplog.set_level(logging.INFO, "vmqos")
+    agent.failure = failure
+    sync = make()
+    eventually(lambda: agent.asked > 5)
+    (line,) = lines(caplog)
+    assert line.startswith("OpenStack is told nothing new of this host") and str(failure) in line
+    agent.failure = None
+    eventually(lambda: told(sync))
+    assert lines(caplog)[1:] == ["OpenStack is told of this host again"]
 
 
 def test_what_was_withdrawn_while_the_agent_was_away_is_told_again_at_once(
@@ -327,3 +350,26 @@ def test_over_the_agent_s_own_api_on_a_unix_socket(tmp_path: Path, nova: Nova) -
     finally:
         sync.stop()
         server.stop()
+
+
+def test_the_end_waits_for_all_that_hangs_at_once(make: Callable[..., OpenStackSync], notes: Notes) -> None:
+    """systemd kills a gateway that takes longer than TimeoutStopSec, and its unit has failed then."""
+    released = threading.Event()
+
+    class Hangs(PlayedAgent):
+        def openstack(self) -> Any:
+            assert released.wait(60)
+            return super().openstack()
+
+    notes.gate.clear()
+    sync = make(asked=Hangs())
+    assert sync._placement is not None
+    sync._placement.offer(HOST, "node-1")
+    eventually(lambda: notes.told)
+    sync._worker._patience = sync._placement._worker._patience = 2.0
+    began = time.monotonic()
+    sync.stop()
+    took = time.monotonic() - began
+    released.set()
+    notes.gate.set()
+    assert 2.0 <= took < 3.8, "one after the other, that is four"

@@ -23,11 +23,13 @@ from vmqos.extra_specs.resources import CMT, L3_CAT, LLC_CLASSES, LLC_WAYS
 from vmqos.gateway.openstack import placement
 from vmqos.gateway.openstack.capacity import NOTHING, Capacity
 from vmqos.gateway.openstack.placement import PlacementSync
+from vmqos.openstack import provider_yaml
 from vmqos.openstack.exceptions import Unreachable
 
 HOST = Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT, CMT}))
 LESS = replace(HOST, ways=6, longest=6)
 NAME = "node-1"
+SHARED = "CUSTOM_LLC_SHARED_WAYS4"
 
 Make = Callable[..., PlacementSync]
 
@@ -332,6 +334,31 @@ def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_wa
     found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
     assert found[LLC_WAYS]["max_unit"] == 4
     sync.stop()
+
+
+def test_a_host_that_lost_resctrl_reserves_what_the_file_has_so_that_servers_can_be_moved_away(tmp_path: Path) -> None:
+    """nova-compute may be restarted meanwhile. It can't take away a class that servers hold, nor move 4 ways of 1."""
+    path = tmp_path / "provider.yaml"
+    target = placement.File(str(path))
+    assert target.tell(replace(HOST, offered=frozenset({SHARED})), NAME)
+    assert target.tell(NOTHING, NAME)
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    found = {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
+    assert found.keys() == {LLC_WAYS, LLC_CLASSES, SHARED}
+    assert all(value["reserved"] == value["total"] for value in found.values())
+    assert found[LLC_WAYS]["max_unit"] == 9
+    assert "traits" not in provider
+    assert not target.tell(NOTHING, NAME)
+    assert target.tell(HOST, NAME)
+
+
+@pytest.mark.parametrize("text", [None, "providers: []\n"])
+def test_a_host_that_never_had_anything_to_promise_gets_a_file_that_says_so(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "provider.yaml"
+    if text is not None:
+        path.write_text(text)
+    assert placement.File(str(path)).tell(NOTHING, NAME)
+    assert path.read_text() == provider_yaml.render(NOTHING.inventories)
 
 
 def test_a_file_that_can_not_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:

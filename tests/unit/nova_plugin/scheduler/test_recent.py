@@ -12,10 +12,12 @@ from nova import objects
 
 from nova_plugin.scheduler import recent
 from nova_plugin.scheduler.demand import Amount, Taken
+from nova_plugin.scheduler.filters import CacheWaysFilter
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
+from nova_plugin.scheduler.rooms import Rooms
 from tests.unit.clock import Clock
-from tests.unit.nova_plugin.clouds import Cloud, Placement
+from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
 
 TWO = Taken(Amount(2, 1))
@@ -26,15 +28,20 @@ def known(asked: Asked, clock: Clock) -> Recent:
     return Recent(lambda: asked, clock)
 
 
-def claim(placement: Placement, node: str) -> str:
-    """Have Nova claim for a server on that node; the server's UUID."""
-    server = str(uuid4())
-    held = {node: {"resources": {"VCPU": 1}}}
-    body = {"allocations": held, "project_id": "p", "user_id": "u", "consumer_generation": None}
-    body["consumer_type"] = "INSTANCE"
+def claim(placement: Placement, *nodes: str, server: str = "") -> str:
+    """Have Nova claim for a server on these nodes; the server's UUID.
+
+    :param server: the UUID of one that it has claimed for; a new one if empty.
+    """
     headers = {"OpenStack-API-Version": "placement 1.38"}
+    before = placement.http.get(f"/allocations/{server}", headers=headers).json() if server else {}
+    server = server or str(uuid4())
+    held = {node: {"resources": {"VCPU": 1}} for node in nodes}
+    body = {"allocations": held, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    body["consumer_generation"] = before.get("consumer_generation")
     placement.http.put(f"/allocations/{server}", json=body, headers=headers).raise_for_status()
-    placement.claimed([server])
+    if not before:
+        placement.claimed([server])
     return server
 
 
@@ -48,6 +55,32 @@ def test_a_server_is_found_where_nova_claimed_for_it_and_placement_is_asked_once
         assert known.by_provider(without="") == {node: {server: TWO}}
     assert asked.paths == [f"/allocations/{server}"]
     assert known.by_provider(without=server) == {}
+
+
+def test_an_evacuated_server_is_found_where_it_goes_and_not_where_it_comes_from(
+    placement: Placement, known: Recent, clock: Clock
+) -> None:
+    """Another request may come between the filter's answer and Nova's claim, as where a whole host is evacuated."""
+    source, node = placement.bare_node(), placement.bare_node()
+    server, lost = claim(placement, source), claim(placement, source)
+    known.note(server, TWO, may_hold=True)
+    known.note(lost, TWO, may_hold=True)
+    assert known.by_provider(without="") == {}
+    claim(placement, source, node, server=server)
+    assert known.by_provider(without="") == {node: {server: TWO}}
+    clock.now = recent.UNCLAIMED
+    assert known.by_provider(without="") == {node: {server: TWO}}
+
+
+def test_the_filter_counts_an_evacuated_server_where_it_goes(cloud: Cloud, placement: Placement, rooms: Rooms) -> None:
+    ours, there = CacheWaysFilter(rooms), cloud.host(placement.compute_node(4))
+    source = placement.bare_node()
+    server = claim(placement, source)
+    assert ours.host_passes(there, request({"hw:cache_ways": "3"}, server, ignore_hosts=["dead"]))
+    # A look in between finds what the server holds of the host that died.
+    assert ours.host_passes(cloud.host(there.uuid), request({"hw:cache_ways": "2"}))
+    claim(placement, source, there.uuid, server=server)
+    assert not ours.host_passes(cloud.host(there.uuid), request({"hw:cache_ways": "2"}))
 
 
 def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_for_it(
