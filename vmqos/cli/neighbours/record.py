@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import BinaryIO, TextIO
 
 from vmqos.cli import exceptions, settings
@@ -29,6 +31,9 @@ LONGEST = 86400.0
 MOST_BYTES = "64M"
 LEAST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two questions; in between, it is the agent's own interval."""
+
+SPARE = 3
+"""Samples that are asked for once more with each question."""
 
 STANDARD_OUTPUT = "-"
 
@@ -96,7 +101,7 @@ class Record(Documented):
         if not interval:
             raise exceptions.NothingSampled()
         called = distinct_names(agent.vms())
-        series = Series(called, parsed_args.names)
+        series = Series(called, parsed_args.names, interval)
         first, header = ask.samples(agent), Header(interval, agent.health()["version"])
         path = parsed_args.output or time.strftime("vmqos-record-%Y%m%d-%H%M%S.jsonl", time.gmtime())
         most = parsed_args.max_size
@@ -136,7 +141,7 @@ class Record(Documented):
                 return
             time.sleep(min(left, max(LEAST_PAUSE, min(interval, LONGEST_PAUSE))))
             try:
-                found = ask.samples(agent, series.newest)
+                found = ask.samples(agent, series.since(time.time()))
                 if found["host"]["vms"].keys() - series.called.keys():
                     series.call(distinct_names(agent.vms()))
                 is_away = False
@@ -153,6 +158,12 @@ class Record(Documented):
         events = "with hardware events" if series.is_counted else "without hardware events"
         samples = f"{count_of(file.sweeps, 'sample')} of {interval:g} s of {count_of(len(series.keys))}"
         tell(f"{path} has {samples}, {events}: {units.size(file.size)}.\n")
+        if series.set_back:
+            tell(
+                f"The clock was set back by about {units.duration(series.set_back)} in that time. In the file, all "
+                "samples after that have times that are as much later: they stand in the order in which they were "
+                "taken.\n"
+            )
         if series.left_out:
             tell(f"It leaves out {count_of(series.left_out, 'sample')} of VMs that ended.\n")
         if series.has_names:
@@ -169,45 +180,69 @@ class Record(Documented):
 class Series:
     """What the agent told, answer after answer, as a recording has it.
 
+    The times of a recording ascend. Where the host's clock was set back, later samples get later times than the agent
+    told, so that the recording has them in the order in which they were taken, as the agent judges them.
+
     :param called: what VMs are called, by UUID.
     :param has_names: whether names and UUIDs may be recorded.
+    :param interval: seconds from one sample to the next.
     :ivar keys: what each VM is called in the recording, by UUID; ``flavors`` the same of flavors, by name.
-    :ivar newest: the time of the newest sample; ``None`` before the first.
     :ivar is_counted: whether any sample had hardware events.
     :ivar left_out: samples of VMs of which the agent tells no more than these.
+    :ivar set_back: by how many seconds the clock was set back, all in all, so that samples have later times.
     """
 
-    def __init__(self, called: Mapping[str, str], has_names: bool) -> None:
+    def __init__(self, called: Mapping[str, str], has_names: bool, interval: float) -> None:
         self.called = dict(called)
         self.has_names = has_names
         self.keys: dict[str, str] = {}
         self.flavors: dict[str, str] = {}
-        self.newest: float | None = None
         self.is_counted = False
         self.left_out = 0
+        self.set_back = 0.0
+        self._interval = interval
+        self._taken: set[float] = set()
+        self._last: float | None = None
         self._facts: Facts | None = None
 
     def call(self, called: Mapping[str, str]) -> None:
         """Take the names of VMs that came later; what a VM was called before it still is."""
         self.called = {**called, **self.called}
 
+    def since(self, now: float) -> float | None:
+        """The time after which samples are to be asked for; ``None``: for all that the agent has.
+
+        :param now: what the host's clock says, in seconds since 1970.
+        """
+        if self._last is None or now < self._last:
+            # A sample of the future was taken before the clock was set back: what was taken since is not after it.
+            return None
+        # Nor is what was taken between a clock that was set back a little and this question.
+        return self._last - SPARE * self._interval
+
     def add(self, found: contract.NeighbourSamples) -> list[Facts | Sweep]:
-        """What an answer adds: facts, where they have changed, and samples, the oldest first."""
+        """What an answer adds: facts, where they have changed, and samples, in the order in which they were taken."""
         facts = self._of_host(found["host"])
         lines: list[Facts | Sweep] = [facts] if facts != self._facts else []
         self._facts = facts
         by_time: dict[float, dict[str, Sample]] = {}
+        known = frozenset(self._taken)
         for uuid, samples in found["samples"].items():
             for sample in samples:
-                if self.newest is not None and sample["time"] <= self.newest:
+                if sample["time"] in known:
                     continue
+                self._taken.add(sample["time"])
                 if uuid not in found["host"]["vms"]:
                     self.left_out += 1
                     continue
                 by_time.setdefault(sample["time"], {})[self.keys[uuid]] = ask.plain(sample)
                 self.is_counted = self.is_counted or sample["counts"] is not None
-        lines += [Sweep(moment, by_time[moment]) for moment in sorted(by_time)]
-        self.newest = max(by_time, default=self.newest)
+        for moment in _as_taken(found["samples"].values(), by_time.keys()):
+            if self._last is not None and moment <= self._last:
+                # How long ago the last one was then, no clock says: most likely an interval.
+                self.set_back += self._last + self._interval - moment
+            self._last = moment
+            lines.append(_at(moment + self.set_back, by_time[moment]))
         return lines
 
     def _of_host(self, host: contract.SampledHost) -> Facts:
@@ -366,6 +401,26 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _at(moment: float, samples: Mapping[str, Sample]) -> Sweep:
+    return Sweep(moment, {key: replace(sample, time=moment) for key, sample in samples.items()})
+
+
+def _as_taken(answer: Iterable[Sequence[contract.NeighbourSample]], times: Collection[float]) -> list[float]:
+    """These times in the order in which the samples were taken, which is that of each VM's samples in an answer.
+
+    A sample that comes after one with a later time was taken after the clock had been set back.
+    """
+    set_back: dict[float, int] = {}
+    for samples in answer:
+        count, before = 0, -math.inf
+        for sample in samples:
+            count += sample["time"] < before
+            before = sample["time"]
+            # A VM that came after it knows nothing of it.
+            set_back[before] = max(count, set_back.get(before, 0))
+    return sorted(times, key=lambda moment: (set_back[moment], moment))
 
 
 def _masks(vm: contract.SampledVm) -> dict[int, int]:

@@ -29,7 +29,7 @@ from vmqos.insight import History, Host, LimitedIn, Promise, Sample, judge
 
 def recorded(found: Host, series: History, *, has_names: bool = True, polls: Sequence[float] = (1e12,)) -> bytes:
     """What 'vmqos record' writes where it asks the agent when the samples until these times are there."""
-    told_so_far = Series({}, has_names)
+    told_so_far = Series({}, has_names, interval=1.0)
     lines = [recording.header_line(Header(1.0))]
     for until in polls:
         known = {vm: [one for one in samples if one.time <= until] for vm, samples in series.items()}
