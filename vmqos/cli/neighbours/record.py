@@ -43,18 +43,21 @@ _BAR = 30
 class Record(Documented):
     """Record what the agent judges neighbours by, for a bug report on a verdict of 'vmqos neighbours'.
 
-    The file has what the agent counted of each VM: what it holds of the L3 caches, its traffic with memory and, where
-    there are such, its hardware events; which ways each VM may fill; and how many ways and which limit of memory
-    bandwidth its flavor asks for. It begins with what the agent still knows of the last minutes, so that a verdict
-    that was just given can be recorded: --seconds 0 takes that alone.
+    The file has what the agent counted of each VM: how much of the L3 caches it holds, its traffic with memory and,
+    where the host counts them, its hardware events. It also has which ways each VM may fill, and what its flavor
+    promises. It begins with what the agent still knows of the last minutes (four, unless [telemetry] interval says
+    otherwise), and goes on for --seconds. So a verdict that was just given can still be recorded: --seconds 0 writes
+    down what the agent knows, and ends at once.
 
-    It has no names and no UUIDs: VMs are vm-1, vm-2 and so on, flavors flavor-1, flavor-2. A list that is printed at
-    the end, and is not in the file, says which is which. --names keeps the names and UUIDs.
+    There are no names and no UUIDs in the file: VMs are called vm-1, vm-2 and so on, flavors flavor-1, flavor-2. The
+    command prints which is which at its end. With --names, the names and UUIDs are in the file.
 
     It ends after --seconds, with Ctrl-C, or when the file has --max-size bytes, and then says what is in the file.
-    However it ends, a full disk included, the file can be replayed ('vmqos replay'). Each line is an object in JSON.
-    Only its owner may read it. A file that is there already is never written to. With -o - it goes to standard output,
-    and what is said of it to standard error.
+    Whatever ends it, a full disk included, the file can be replayed ('vmqos replay'). If the host's clock is set back
+    meanwhile, later samples get later times in the file than the clock said, and a line says so.
+
+    Only its owner may read the file, and a file that is there already is never written to. Each line of it is an
+    object in JSON. With -o - the recording goes to standard output, and what the command says to standard error.
 
     For example::
 
@@ -72,7 +75,7 @@ class Record(Documented):
             metavar="N",
             type=seconds(0.0, LONGEST),
             default=DURATION,
-            help=f"for how long; 0: only what the agent still knows; {DURATION:g} unless given",
+            help=f"how long to go on; with 0, only what the agent knows already is recorded; {DURATION:g} unless given",
         )
         parser.add_argument(
             "-o",
@@ -86,9 +89,11 @@ class Record(Documented):
             metavar="SIZE",
             type=size("64K", "1G"),
             default=MOST_BYTES,
-            help=f"bytes that the file may have, such as 10M, from 64K to 1G; {MOST_BYTES} unless given",
+            help=f"how large the file may be, in bytes, such as 10M, from 64K to 1G; {MOST_BYTES} unless given",
         )
-        parser.add_argument("--names", action="store_true", help="with the names and UUIDs of VMs and flavors")
+        parser.add_argument(
+            "--names", action="store_true", help="have the names and UUIDs of VMs and flavors in the file"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
