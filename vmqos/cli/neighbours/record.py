@@ -231,17 +231,17 @@ class Series:
         lines: list[Facts | Sweep] = [facts] if facts != self._facts else []
         self._facts = facts
         by_time: dict[float, dict[str, Sample]] = {}
-        known = frozenset(self._taken)
+        new = {sample["time"] for samples in found["samples"].values() for sample in samples} - self._taken
         for uuid, samples in found["samples"].items():
             for sample in samples:
-                if sample["time"] in known:
+                if sample["time"] not in new:
                     continue
-                self._taken.add(sample["time"])
                 if uuid not in found["host"]["vms"]:
                     self.left_out += 1
                     continue
                 by_time.setdefault(sample["time"], {})[self.keys[uuid]] = ask.plain(sample)
                 self.is_counted = self.is_counted or sample["counts"] is not None
+        self._taken |= new
         for moment in _as_taken(found["samples"].values(), by_time.keys()):
             if self._last is not None and moment <= self._last:
                 # How long ago the last one was then, no clock says: most likely an interval.
