@@ -34,7 +34,7 @@ from rich.text import Text
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
-from tools.lab import kvm, processes, vms  # noqa: E402
+from tools.lab import kvm, processes, program, vms  # noqa: E402
 from tools.lab.agent import Agent  # noqa: E402
 from tools.lab.private_libvirt import PrivateLibvirt  # noqa: E402
 from tools.lab.simulator import Simulator  # noqa: E402
@@ -48,7 +48,12 @@ SHOWN_HOST = "compute-7"
 SHOWN_PATH = "/run/vmqos-simulator-01"
 """What stands for the workspace's path: as long as that, or the tables would be askew."""
 
+ASKS = b"[y/N] "
+"""What a question ends with."""
+
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_TAKEN_AWAY = re.compile(r"[^\n]*\n\x1b\[1A\x1b\[2K")
+"""The line of a bar that is over."""
 _PAIR = re.compile(r"\[\s+([\d.]+),\s+([\d.]+)\s+\]")
 
 WAYS_2 = vms.Flavor("c2.cache2", {"hw:cache_ways": "2"})
@@ -87,10 +92,26 @@ UNHAPPY = (("big-1", WAYS_6, ""), ("typo-1", WRONG, ""), ("radio-1", PART, ""))
 class Host:
     """The host that everything is recorded on."""
 
-    def __init__(self, workspace: Workspace, profile: str = "cascade-lake", mount_options: str = "") -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        profile: str = "cascade-lake",
+        mount_options: str = "",
+        *,
+        simulator: str = "vmqos.simulator",
+        agent: str = "vmqos.agent.main",
+    ) -> None:
+        """Start libvirtd and the simulator.
+
+        :param simulator: the module that is run in its place, and ``agent`` the one that is run in the agent's.
+        """
+
+        def launch(module: str, arguments: Sequence[str], log: Path) -> program.Program:
+            return program.launch(agent if module == "vmqos.agent.main" else module, arguments, log)
+
         self.path = workspace.path
         self.libvirt = PrivateLibvirt(workspace)
-        self.simulator = Simulator(workspace, profile, mount_options)
+        self.simulator = Simulator(workspace, profile, mount_options, module=simulator)
         self.libvirt.start()
         self.simulator.start()
         self.agent = Agent(
@@ -100,6 +121,7 @@ class Host:
             uri=self.libvirt.uri,
             run_dir=self.libvirt.run_dir,
             options={"gateway": {}, "http": {"port": 0}},
+            launch=launch,
         )
         self._virt_type = kvm.virt_type()
 
@@ -118,8 +140,11 @@ class Host:
         found = [vm for vm in self.agent.get("/v1/vms")["vms"] if vm["uuid"] == identity]
         return bool(found) and 0 < found[0]["tasks"] == found[0]["tasks_in_place"]
 
-    def vmqos(self, *arguments: str, colours: bool = False, width: int = WIDTH) -> str:
-        """What ``vmqos`` prints on a terminal of that width."""
+    def vmqos(self, *arguments: str, colours: bool = False, width: int = WIDTH, answer: str = "") -> str:
+        """What ``vmqos`` prints on a terminal of that width.
+
+        :param answer: what is typed where it asks.
+        """
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "VMQOS_SOCKET")}
         environment |= {"COLUMNS": str(width), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
         command = [sys.executable, "-m", "vmqos.cli.main", "--config-file", str(self.agent.config_file), *arguments]
@@ -127,10 +152,11 @@ class Host:
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         with subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdin=writer, stdout=writer, stderr=writer):
             os.close(writer)
-            printed = _read_all(reader)
+            printed = _read_all(reader, answer)
         os.close(reader)
         # A line that changes is there in each of its states.
         printed = re.sub(r"[^\n]*\r(?!\n)|\x1b\[K", "", printed)
+        printed = _TAKEN_AWAY.sub("", printed)
         return self._presentable(printed if colours else _ESCAPE.sub("", printed))
 
     def json(self, path: str) -> str:
@@ -148,9 +174,12 @@ class Host:
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _read_all(terminal: int) -> str:
+def _read_all(terminal: int, answer: str) -> str:
     read = b""
     while True:
+        if answer and read.endswith(ASKS):
+            os.write(terminal, f"{answer}\n".encode())
+            answer = ""
         try:
             part = os.read(terminal, 65536)
         except OSError:

@@ -121,7 +121,9 @@ class Trial:
 
     @property
     def _counted(self) -> str:
-        return f"{self.ways} ways" if self.code is None else f"{self.code} ways for code and {self.data} for data"
+        if self.code is None:
+            return "1 way" if self.ways == 1 else f"{self.ways} ways"
+        return f"{'1 way' if self.code == 1 else f'{self.code} ways'} for code and {self.data} for data"
 
 
 def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial) -> FlavorRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,10 +47,22 @@ def confirm_first(command: Command, question: str) -> None:
     if not app.stdin.isatty():
         raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
     # What is printed may be for a program.
-    app.stderr.write(f"{question}Continue? [y/N] ")
+    app.stderr.write(f"{_as_wide(question, app)}Continue? [y/N] ")
     app.stderr.flush()
     if app.stdin.readline().strip().lower() not in ("y", "yes"):
         raise exceptions.NotConfirmed(reason="you did not say yes")
+
+
+def _as_wide(question: str, app: Any) -> str:
+    """The lines of a question, broken between words where the terminal would break them within one."""
+    if not app.stderr.isatty():
+        return question
+    width = terminals.of_stream(app.stderr, os.environ, app.options.no_color).width
+    lines = [
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) if len(line) > width else line
+        for line in question.splitlines()
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 class Told(Documented):

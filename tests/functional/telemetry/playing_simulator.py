@@ -10,6 +10,10 @@ In the place of these two numbers there may be an object that has them by the nu
 moment (``2+3``: two for code and three for data), with ``more`` for all other numbers; and in the place of the bytes a
 second a list of the fewest and the most, between which they vary by chance.
 
+Behind the bytes a second there may be the hardware events a second: cycles, instructions, and references and misses of
+the L3. The file ``MOUNTPOINT.events`` has those of now, by the UUID of a VM, for
+:mod:`tests.functional.telemetry.counting_agent`.
+
 While a VM has a control group of its own, its monitoring group elsewhere moves nothing. It holds the bytes that
 ``left`` has for the VM, by the number of ways as above; nothing unless it has any.
 """
@@ -17,6 +21,7 @@ While a VM has a control group of its own, its monitoring group elsewhere moves 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
@@ -49,10 +54,11 @@ def played(file: Path) -> type[Machine]:
 def _play(machine: Machine, file: Path) -> None:
     counters = machine.hardware.counters
     real, moved, known = counters.read, dict[tuple[int, int], float](), [time.monotonic()]
+    events = Events(file.with_suffix(".events"))
 
     def read(rmids: Sequence[int], domains: Sequence[int], event: str) -> str:
         before, known[0] = known[0], time.monotonic()
-        for rmid, does in _by_rmid(machine, file).items():
+        for rmid, does in _by_rmid(machine, file, events).items():
             for domain in {0, *domains}:
                 held, rate = does if domain == 0 else (0.0, 0.0)
                 counter, key = counters.counter(rmid, domain), (rmid, domain)
@@ -63,32 +69,51 @@ def _play(machine: Machine, file: Path) -> None:
     counters.read = read  # type: ignore[method-assign]
 
 
-def _by_rmid(machine: Machine, file: Path) -> Mapping[int, tuple[float, float]]:
+class Events:
+    """The file of the hardware events; it is written when they change."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._told: Mapping[str, Sequence[float]] = {}
+
+    def tell(self, found: Mapping[str, Sequence[float]]) -> None:
+        """What VMs execute now, by UUID."""
+        if found != self._told:
+            new = self._file.with_suffix(".new-events")
+            new.write_text(json.dumps(found))
+            os.replace(new, self._file)
+            self._told = found
+
+
+def _by_rmid(machine: Machine, file: Path, events: Events) -> Mapping[int, tuple[float, float]]:
     told = json.loads(file.read_text()) if file.exists() else {}
     if "limited" in told and _is_limited(machine, told["limited"]["vm"]):
         told = told["limited"]["vms"]
-    found, left = {}, told.pop("left", {})
+    found, left, executed = {}, told.pop("left", {}), dict[str, Sequence[float]]()
     own = {control.directory.name: control for control in machine.mounted.groups}
     for control in machine.mounted.groups:
         for group in (control, *control.children):
             name = group.directory.name
             uuid = name.removeprefix("vmqos.")
             if uuid in told and group is not control and name in own:
-                found[group.rmid] = _now(left.get(uuid, (0.0, 0.0)), machine, own[name])
+                held, rate, *_ = _now(left.get(uuid, (0.0, 0.0)), machine, own[name])
+                found[group.rmid] = held, rate
             elif uuid in told:
-                found[group.rmid] = _now(told[uuid], machine, control)
+                held, rate, *executed[uuid] = _now(told[uuid], machine, control)
+                found[group.rmid] = held, rate
+    events.tell(executed)
     return found
 
 
-def _now(does: Any, machine: Machine, control: Group) -> tuple[float, float]:
-    """What a VM holds, and moves a second, with the ways that its control group has now."""
+def _now(does: Any, machine: Machine, control: Group) -> tuple[float, ...]:
+    """What a VM holds, moves a second and executes a second, with the ways that its control group has now."""
     if isinstance(does, dict):
         masks = re.findall(r"L3(?:CODE|DATA)?:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
         assert masks
         code_and_data = masks[::-1] if schemata.show(machine.mounted, control).find("L3DATA") >= 0 else masks
         does = does.get("+".join(str(int(mask, 16).bit_count()) for mask in code_and_data), does["more"])
-    held, rate = does
-    return held, random.uniform(*rate) if isinstance(rate, list) else rate
+    held, rate, *executes = does
+    return held, random.uniform(*rate) if isinstance(rate, list) else rate, *executes
 
 
 def _is_limited(machine: Machine, uuid: str) -> bool:

@@ -203,6 +203,8 @@ def test_a_vm_has_the_ways_that_are_tried_and_never_fewer_than_it_was_promised(a
     found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, MORE)
     assert (found.wants, found.asked) == (replace(asked, ways=ways), asked)
     assert found.trial == Reason(Code.TRIAL, "a trial lets it have 6 ways, for 15 minutes at most (vmqos size)")
+    one = replace(MORE, ways=1).reason
+    assert one == Reason(Code.TRIAL, "a trial lets it have 1 way, for 15 minutes at most (vmqos size)")
     assert not found.is_trial_alone
     assert trial.tries_ways(found) is (ways == 6) and trial.kept_place(found, ASKED) is None
 
@@ -291,7 +293,7 @@ def test_a_vm_with_ways_for_code_and_data_apart_has_more_of_the_one_and_never_fe
     assert trial.tries_ways(found) is (wants != asked)
     place = trial.kept_place(found, replace(ASKED, wants=wants))
     assert (place and place.wants) == (asked if policy is CachePolicy.SHARED else None)
-    assert f"{code} ways for code and {data} for data" in found.trial.text
+    assert f"{code} {'way' if code == 1 else 'ways'} for code and {data} for data" in found.trial.text
 
 
 def test_ways_for_code_and_data_apart_are_tried_on_vms_that_have_such_alone() -> None:

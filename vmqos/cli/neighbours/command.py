@@ -33,38 +33,42 @@ class Look:
 class Neighbours(Watched[Look], Verdicts):
     """Say which VMs are slowed by a neighbour, by which one and by what, and what ends it.
 
-    The agent judges by the last minutes of what it counts of each VM: what it holds of the L3 caches, its traffic with
-    memory and, where the host has hardware events, its cycles, instructions and cache misses. A VM is accused only
-    where another one became slow just as the accused one brought in much more, where this fits the figures, and where
-    nothing else explains it. A false accusation is worse than a missed one: what is not said may be so all the same.
+    The agent judges by the last 120 samples of each VM, four minutes at the usual [telemetry] interval: how much of the
+    L3 caches the VM holds, its traffic with memory and, where the host has hardware events, its cycles, instructions
+    and cache misses. It accuses a VM only if another VM became slow at the moment when the accused one began to move
+    much more from and to memory, if the figures fit that, and if nothing else explains it. So a verdict is seldom
+    wrong, but a VM may be slowed although nothing is said.
 
-    For each pair: the cause (the cache, or the memory's bandwidth), how many times as long the victim's work takes,
-    since when, how sure that is, the figures it follows from, and a command for a copy of the culprit's flavor, to
-    which the culprit is to be resized: that ends it. Then the VMs that are slower than they were, or than others of
-    their flavor, without a neighbour who could be named; those that lack cache; and those that fill it without gain.
+    For each pair of a victim and a culprit it prints the cause (the cache, or the memory's bandwidth), how many times
+    as long the victim's work takes, since when, how sure that is, and the figures that it follows from. A command
+    caps the culprit: run it on a copy of the culprit's flavor, and resize the culprit to that copy.
 
-    With a VM, only what concerns it, as the victim or as the culprit, and what the cache is to it.
+    Below the pairs are VMs that are slower than they were, or than others of their flavor, without a neighbour that
+    could be named; VMs that lack cache; and VMs that fill the cache without gain.
+
+    With a VM, it prints only what concerns that VM, as the victim or as the culprit, and what the cache is to it.
 
     Without hardware events less is found, and how much slower a VM is can only be estimated; a line says so.
 
-    With --watch it is said anew every few seconds. In a terminal it stays in its place: q ends it, space looks at once,
-    and the arrows scroll. Where the output is no terminal, or is for programs, each answer is printed below the last
-    one until Ctrl-C.
+    With --watch it is printed anew every few seconds. In a terminal it stays in its place: q ends it, space looks at
+    once, and the arrows scroll. Where the output is no terminal, or is for programs, each answer is printed below the
+    last one until Ctrl-C.
 
     With -f json or yaml the answer is the agent's own object, and -c takes its fields. With -f csv or value there is a
     row for each pair: Slower is a factor, Confidence from 0 to 1, Taken the bytes of cache that the victim lost.
 
-    --confirm tries it out. The VM is measured for some seconds before, while the memory bandwidth of its neighbour is
-    limited, and after. If it fares better meanwhile, and worse again after, the neighbour slows it. The neighbour is
-    the one that the agent accuses, or --culprit. No VM gets less than its flavor promises, and everything is put back,
-    however this ends: Ctrl-C puts it back at once, and if this command is killed, the agent does it within seconds.
-    --confirm asks first, and is for root. The host needs a memory bandwidth that resctrl can limit (MBA).
+    --confirm tries a verdict out: it limits the memory bandwidth of the neighbour for some seconds. The VM is measured
+    before, meanwhile, and after. If it fares better meanwhile, and worse again after, the neighbour slows it. The
+    neighbour is the one that the agent accuses, or the one that --culprit names. No VM gets less than its flavor
+    promises. However this ends, the limit is taken back: at once after Ctrl-C, and by the agent within seconds if this
+    command is killed. --confirm asks first, and is for root. It needs a host on which resctrl can limit memory
+    bandwidth (Intel's MBA, or AMD's).
 
     'vmqos record' writes down what a verdict follows from, and 'vmqos replay' judges it again.
 
-    The exit status is 3 if what is printed is old: the agent answers, and does not look any more. It is 0 whether or
-    not a VM is slowed. With --confirm it is 0 if the trial confirms it, 4 if it does not, 5 if it can't be told, and 1
-    if nothing could be tried.
+    The exit status is 0 whether or not a VM is slowed, and 3 if what is printed is old, because the agent answers but
+    does not look at the counters any more. With --confirm it is 0 if the trial confirms that the neighbour slows the
+    VM, 4 if it does not, 5 if it can't be told, 1 if nothing could be tried, and 130 after Ctrl-C.
 
     For example::
 
@@ -97,21 +101,22 @@ class Neighbours(Watched[Look], Verdicts):
             help="limit the memory bandwidth of the neighbour for some seconds, and see whether the VM fares better",
         )
         trial.add_argument(
-            "--culprit", metavar="VM", help="the neighbour; the one that the agent accuses, unless given"
+            "--culprit", metavar="VM", help="the neighbour to limit; the one that the agent accuses, unless given"
         )
         trial.add_argument(
             "--seconds",
             metavar="N",
             type=seconds(confirm.SHORTEST, confirm.LONGEST),
-            help=f"how long to measure before, meanwhile and after, {confirm.SHORTEST:g} to {confirm.LONGEST:g}, and "
-            f"longer where the agent looks seldom; {confirm.SECONDS:g} unless given",
+            help=f"how long to measure before the limit, with it, and after it, {confirm.SHORTEST:g} to "
+            f"{confirm.LONGEST:g} each, and longer where the agent looks seldom; {confirm.SECONDS:g} unless given",
         )
         trial.add_argument(
             "--limit",
             metavar="N",
             type=whole_number(1),
-            help=f"the limit, in per cent or, where the host limits bandwidth so, in MB/s; {confirm.PERCENT} per cent "
-            "of all, or of what the neighbour moves now, unless given",
+            help="the neighbour's limit: in per cent, or in MB/s on a host that limits bandwidth in MB/s. "
+            f"{confirm.PERCENT} per cent unless given: of the memory bandwidth, or on such a host of what the "
+            "neighbour moves now",
         )
         trial.add_argument("--yes", action="store_true", help="do not ask")
         return parser

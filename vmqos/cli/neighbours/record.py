@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import BinaryIO, TextIO
 
 from vmqos.cli import exceptions, settings
@@ -30,6 +32,9 @@ MOST_BYTES = "64M"
 LEAST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two questions; in between, it is the agent's own interval."""
 
+SPARE = 3
+"""Samples that are asked for once more with each question."""
+
 STANDARD_OUTPUT = "-"
 
 _BAR = 30
@@ -38,18 +43,21 @@ _BAR = 30
 class Record(Documented):
     """Record what the agent judges neighbours by, for a bug report on a verdict of 'vmqos neighbours'.
 
-    The file has what the agent counted of each VM: what it holds of the L3 caches, its traffic with memory and, where
-    there are such, its hardware events; which ways each VM may fill; and how many ways and which limit of memory
-    bandwidth its flavor asks for. It begins with what the agent still knows of the last minutes, so that a verdict
-    that was just given can be recorded: --seconds 0 takes that alone.
+    The file has what the agent counted of each VM: how much of the L3 caches it holds, its traffic with memory and,
+    where the host counts them, its hardware events. It also has which ways each VM may fill, and what its flavor
+    promises. It begins with what the agent still knows of the last minutes (four, unless [telemetry] interval says
+    otherwise), and goes on for --seconds. So a verdict that was just given can still be recorded: --seconds 0 writes
+    down what the agent knows, and ends at once.
 
-    It has no names and no UUIDs: VMs are vm-1, vm-2 and so on, flavors flavor-1, flavor-2. A list that is printed at
-    the end, and is not in the file, says which is which. --names keeps the names and UUIDs.
+    There are no names and no UUIDs in the file: VMs are called vm-1, vm-2 and so on, flavors flavor-1, flavor-2. The
+    command prints which is which at its end. With --names, the names and UUIDs are in the file.
 
     It ends after --seconds, with Ctrl-C, or when the file has --max-size bytes, and then says what is in the file.
-    However it ends, a full disk included, the file can be replayed ('vmqos replay'). Each line is an object in JSON.
-    Only its owner may read it. A file that is there already is never written to. With -o - it goes to standard output,
-    and what is said of it to standard error.
+    Whatever ends it, a full disk included, the file can be replayed ('vmqos replay'). If the host's clock is set back
+    meanwhile, later samples get later times in the file than the clock said, and a line says so.
+
+    Only its owner may read the file, and a file that is there already is never written to. Each line of it is an
+    object in JSON. With -o - the recording goes to standard output, and what the command says to standard error.
 
     For example::
 
@@ -67,7 +75,7 @@ class Record(Documented):
             metavar="N",
             type=seconds(0.0, LONGEST),
             default=DURATION,
-            help=f"for how long; 0: only what the agent still knows; {DURATION:g} unless given",
+            help=f"how long to go on; with 0, only what the agent knows already is recorded; {DURATION:g} unless given",
         )
         parser.add_argument(
             "-o",
@@ -81,9 +89,11 @@ class Record(Documented):
             metavar="SIZE",
             type=size("64K", "1G"),
             default=MOST_BYTES,
-            help=f"bytes that the file may have, such as 10M, from 64K to 1G; {MOST_BYTES} unless given",
+            help=f"how large the file may be, in bytes, such as 10M, from 64K to 1G; {MOST_BYTES} unless given",
         )
-        parser.add_argument("--names", action="store_true", help="with the names and UUIDs of VMs and flavors")
+        parser.add_argument(
+            "--names", action="store_true", help="have the names and UUIDs of VMs and flavors in the file"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -96,7 +106,7 @@ class Record(Documented):
         if not interval:
             raise exceptions.NothingSampled()
         called = distinct_names(agent.vms())
-        series = Series(called, parsed_args.names)
+        series = Series(called, parsed_args.names, interval)
         first, header = ask.samples(agent), Header(interval, agent.health()["version"])
         path = parsed_args.output or time.strftime("vmqos-record-%Y%m%d-%H%M%S.jsonl", time.gmtime())
         most = parsed_args.max_size
@@ -136,7 +146,7 @@ class Record(Documented):
                 return
             time.sleep(min(left, max(LEAST_PAUSE, min(interval, LONGEST_PAUSE))))
             try:
-                found = ask.samples(agent, series.newest)
+                found = ask.samples(agent, series.since(time.time()))
                 if found["host"]["vms"].keys() - series.called.keys():
                     series.call(distinct_names(agent.vms()))
                 is_away = False
@@ -153,6 +163,12 @@ class Record(Documented):
         events = "with hardware events" if series.is_counted else "without hardware events"
         samples = f"{count_of(file.sweeps, 'sample')} of {interval:g} s of {count_of(len(series.keys))}"
         tell(f"{path} has {samples}, {events}: {units.size(file.size)}.\n")
+        if series.set_back:
+            tell(
+                f"The clock was set back by about {units.duration(series.set_back)} in that time. In the file, all "
+                "samples after that have times that are as much later: they stand in the order in which they were "
+                "taken.\n"
+            )
         if series.left_out:
             tell(f"It leaves out {count_of(series.left_out, 'sample')} of VMs that ended.\n")
         if series.has_names:
@@ -169,45 +185,69 @@ class Record(Documented):
 class Series:
     """What the agent told, answer after answer, as a recording has it.
 
+    The times of a recording ascend. Where the host's clock was set back, later samples get later times than the agent
+    told, so that the recording has them in the order in which they were taken, as the agent judges them.
+
     :param called: what VMs are called, by UUID.
     :param has_names: whether names and UUIDs may be recorded.
+    :param interval: seconds from one sample to the next.
     :ivar keys: what each VM is called in the recording, by UUID; ``flavors`` the same of flavors, by name.
-    :ivar newest: the time of the newest sample; ``None`` before the first.
     :ivar is_counted: whether any sample had hardware events.
     :ivar left_out: samples of VMs of which the agent tells no more than these.
+    :ivar set_back: by how many seconds the clock was set back, all in all, so that samples have later times.
     """
 
-    def __init__(self, called: Mapping[str, str], has_names: bool) -> None:
+    def __init__(self, called: Mapping[str, str], has_names: bool, interval: float) -> None:
         self.called = dict(called)
         self.has_names = has_names
         self.keys: dict[str, str] = {}
         self.flavors: dict[str, str] = {}
-        self.newest: float | None = None
         self.is_counted = False
         self.left_out = 0
+        self.set_back = 0.0
+        self._interval = interval
+        self._taken: set[float] = set()
+        self._last: float | None = None
         self._facts: Facts | None = None
 
     def call(self, called: Mapping[str, str]) -> None:
         """Take the names of VMs that came later; what a VM was called before it still is."""
         self.called = {**called, **self.called}
 
+    def since(self, now: float) -> float | None:
+        """The time after which samples are to be asked for; ``None``: for all that the agent has.
+
+        :param now: what the host's clock says, in seconds since 1970.
+        """
+        if self._last is None or now < self._last:
+            # A sample of the future was taken before the clock was set back: what was taken since is not after it.
+            return None
+        # Nor is what was taken between a clock that was set back a little and this question.
+        return self._last - SPARE * self._interval
+
     def add(self, found: contract.NeighbourSamples) -> list[Facts | Sweep]:
-        """What an answer adds: facts, where they have changed, and samples, the oldest first."""
+        """What an answer adds: facts, where they have changed, and samples, in the order in which they were taken."""
         facts = self._of_host(found["host"])
         lines: list[Facts | Sweep] = [facts] if facts != self._facts else []
         self._facts = facts
         by_time: dict[float, dict[str, Sample]] = {}
+        new = {sample["time"] for samples in found["samples"].values() for sample in samples} - self._taken
         for uuid, samples in found["samples"].items():
             for sample in samples:
-                if self.newest is not None and sample["time"] <= self.newest:
+                if sample["time"] not in new:
                     continue
                 if uuid not in found["host"]["vms"]:
                     self.left_out += 1
                     continue
                 by_time.setdefault(sample["time"], {})[self.keys[uuid]] = ask.plain(sample)
                 self.is_counted = self.is_counted or sample["counts"] is not None
-        lines += [Sweep(moment, by_time[moment]) for moment in sorted(by_time)]
-        self.newest = max(by_time, default=self.newest)
+        self._taken |= new
+        for moment in _as_taken(found["samples"].values(), by_time.keys()):
+            if self._last is not None and moment <= self._last:
+                # How long ago the last one was then, no clock says: most likely an interval.
+                self.set_back += self._last + self._interval - moment
+            self._last = moment
+            lines.append(_at(moment + self.set_back, by_time[moment]))
         return lines
 
     def _of_host(self, host: contract.SampledHost) -> Facts:
@@ -366,6 +406,26 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _at(moment: float, samples: Mapping[str, Sample]) -> Sweep:
+    return Sweep(moment, {key: replace(sample, time=moment) for key, sample in samples.items()})
+
+
+def _as_taken(answer: Iterable[Sequence[contract.NeighbourSample]], times: Collection[float]) -> list[float]:
+    """These times in the order in which the samples were taken, which is that of each VM's samples in an answer.
+
+    A sample that comes after one with a later time was taken after the clock had been set back.
+    """
+    set_back: dict[float, int] = {}
+    for samples in answer:
+        count, before = 0, -math.inf
+        for sample in samples:
+            count += sample["time"] < before
+            before = sample["time"]
+            # A VM that came after it knows nothing of it.
+            set_back[before] = max(count, set_back.get(before, 0))
+    return sorted(times, key=lambda moment: (set_back[moment], moment))
 
 
 def _masks(vm: contract.SampledVm) -> dict[int, int]:

@@ -20,43 +20,44 @@ from vmqos.local_api.client import AgentClient
 
 
 class Size(Details):
-    """Say how many ways a VM needs, by letting it have more of them for some minutes.
+    """Find out how many ways a VM needs, by giving it more of them for some minutes.
 
-    The VM has ways of its own (hw:cache_ways). It is let have one more after the other, from those that are free, and
-    its misses are counted with each: from when it has filled the new way until they are known closely. The curve of
-    what it misses, the fewest ways that are nearly as good as all that were tried, and the extra spec for that are
-    printed. Ways that spare a VM less than 5 of 100 references are not worth their price.
+    The VM has ways of its own (hw:cache_ways). It gets one further way after the other, from those that are free, and
+    its misses are counted with each number of ways. That begins when the VM has filled the new way, and ends when they
+    are known closely. The command then prints the curve of what the VM misses, the fewest ways that are nearly as good
+    as all that were tried, and the extra spec for that. Ways that spare a VM less than 5 of 100 references are not
+    worth their price.
 
     A VM that shares the ways of its class (hw:cache_policy=shared) leaves the class meanwhile, and begins with as many
-    ways for itself as the class has. A VM that is promised no ways begins with as many as --from says. It may fill more
-    now, so it may be slower meanwhile; without --from it is refused. The other VMs without ways have as many fewer to
-    fill as are tried.
+    ways for itself as the class has. A VM that is promised no ways is refused without --from, and begins with as many
+    as that says: it may fill more now, so it may be slower meanwhile. The other VMs
+    without ways of their own have as many fewer to fill as are tried.
 
-    A VM with ways for code and for data apart (hw:cache_code_ways, hw:cache_data_ways) is let have more ways for data,
-    or with --part code more for code; the others stay as they are. A VM with ways for some of its vCPUs
-    (hw:cache_vcpus) is refused: its counters are those of all its tasks.
+    A VM with ways for code and others for data (hw:cache_code_ways, hw:cache_data_ways) gets more ways for data, or
+    with --part code more for code; the ways for the other part stay as they are. A VM with ways for some of its vCPUs
+    (hw:cache_vcpus) is refused, because its counters are those of all its tasks.
 
-    No VM gets less than its flavor promises: not this one, which goes up only, nor any other. If another VM needs the
-    ways, it has them at once, and what was counted until then is what is said. Masks of other VMs may be moved
-    meanwhile, as for any VM that comes. However this ends, the ways are given back: Ctrl-C gives them back at once, and
-    if this command is killed, the agent does it within seconds. It takes 15 minutes at most, and far less for a VM that
-    does the same all the time.
+    No VM gets less than its flavor promises, neither this one nor any other. If another VM needs the ways, it has them
+    at once, and the command says what was counted until then. Masks of other VMs may be moved meanwhile, as for any VM
+    that comes. However this ends, the ways are given back: at once after Ctrl-C, and by the agent within seconds if
+    this command is killed. It takes 15 minutes at most, and far less for a VM that does the same all the time.
 
-    What a VM would miss with fewer ways than it began with is not known. Where nothing counts misses of the L3, its
-    traffic with memory stands for them, and the number is a guess. A VM that does other work from one minute to the
-    next can't be sized; a line says so.
+    The curve comes from such a trial alone, never from what the VM did before. What the VM would miss with fewer ways
+    than it began with is not known, so for a VM with ways of its own the command can't say that some could be freed.
+    Where nothing counts misses of the L3, the VM's traffic with memory stands for them, and the number is a guess. A VM
+    that does other work from one minute to the next can't be sized; a line says so.
 
-    With --flavor, running VMs of a flavor are sized one after the other: at most --vms, spread evenly between the one
-    that moves most from and to memory now, which comes first, and the one that moves least. The flavor needs as many
-    ways as its VM in most need. For how many VMs fewer would do is printed too, what each of them needs, the command
-    that changes the flavor, and how many ways that would cost or free on this host. A VM that can't be sized is listed
-    with the reason, and the others go on. A VM that did other work meanwhile does not count while another does. Ctrl-C
-    prints what was found until then.
+    With --flavor, running VMs of a flavor are sized one after the other: at most --vms of them, spread evenly between
+    the one that moves most from and to memory now, which comes first, and the one that moves least. The flavor needs as
+    many ways as its VM in most need. The command prints what each of them needs, for how many fewer ways would do, the
+    command that changes the flavor, and how many ways all its VMs on this host would then take more, or less. A VM that
+    can't be sized is listed with the reason, and the others go on. A VM that did other work meanwhile counts only where
+    there is no other. Ctrl-C prints what was found until then.
 
-    This asks first, unless --yes is given, and is for root.
+    The command asks first, unless --yes is given, and is for root.
 
-    The exit status is 0 if the misses were counted, 4 if the VM did other work meanwhile, 5 if the number is a guess,
-    1 if nothing could be tried, or with --flavor if it ended early, and 130 after Ctrl-C.
+    The exit status is 0 if the misses were counted, 4 if the VM did other work meanwhile, 5 if the number is a guess, 1
+    if nothing could be tried, or with --flavor if it ended early, and 130 after Ctrl-C.
 
     For example::
 
@@ -92,20 +93,20 @@ class Size(Details):
             dest="first",
             metavar="N",
             type=whole_number(1),
-            help="begin with so many ways; those that it is promised, unless given, and never fewer. A VM that is "
-            "promised none needs this: it may fill more now, and so be slower meanwhile",
+            help="begin with so many ways: as many as the VM is promised, unless given, and never fewer. A VM that "
+            "is promised none needs this: it may fill more now, and so be slower meanwhile",
         )
         parser.add_argument(
             "--part",
             choices=stepping.PARTS,
             default="",
-            help="try ways for data, or for code, of a VM with ways for both apart; those for data, unless given",
+            help="of a VM that has ways for code and others for data, which of the two to try; data, unless given",
         )
         parser.add_argument(
             "--most",
             metavar="N",
             type=whole_number(1),
-            help="let a VM have no more than so many ways; all that are free, unless given",
+            help="try no more than so many ways in all; as many as there are free ones for, unless given",
         )
         parser.add_argument("--yes", action="store_true", help="do not ask")
         return parser

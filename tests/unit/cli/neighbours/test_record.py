@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.unit.insight.hosts import ALL, Did, history, host, step
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli.neighbours.record import Progress, Series
+from vmqos.insight import History
 
 MIB = 1 << 20
 QUIET, NOISE = Did(held=MIB), Did(held=20 * MIB, moved=8e9, misses=18)
@@ -270,6 +272,59 @@ def test_vms_that_come_and_go_are_told_with_new_facts(agent: FakeAgent, run: Run
     assert "It leaves out 1 sample of VMs that ended.\n" in ran.out
 
 
+SET_BACK = 100.0
+BACK_AT = 25
+"""From this sample on, when the neighbour begins, the clock is behind by :data:`SET_BACK` seconds."""
+
+
+def set_back(by: float = SET_BACK, begun: float = 1000.0) -> History:
+    return {
+        uuid: [replace(one, time=begun + one.time - (by if at >= BACK_AT else 0)) for at, one in enumerate(series)]
+        for uuid, series in HISTORY.items()
+    }
+
+
+def test_what_was_taken_before_the_clock_was_set_back_comes_before_what_was_taken_after_it(
+    agent: FakeAgent, run: Run
+) -> None:
+    late = {uuid: series[BACK_AT:] if uuid == examples.DB else series for uuid, series in set_back().items()}
+    told.serve(agent, HOST, late)
+    ran = run("record", "--seconds", "0", "-o", "out.jsonl")
+    assert ran.status == 0 and "The clock was set back by about 1 min 40 s in that time. In the file," in ran.out
+    _, _, *sweeps = lines("out.jsonl")
+    assert [sweep["time"] for sweep in sweeps] == [1000.0 + second for second in range(40)]
+    assert ["vm-3" in sweep["vms"] for sweep in sweeps] == [False] * BACK_AT + [True] * (40 - BACK_AT)
+    assert run("replay", "out.jsonl").out.startswith("1 VM is slowed by 1 other VM.")
+
+
+@pytest.mark.parametrize("poll", [1.0, 2.5], ids=["seen", "over before the next question"])
+def test_what_comes_after_the_clock_was_set_back_is_recorded_behind_what_came_before(
+    poll: float, agent: FakeAgent, run: Run, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was set back by so little that it says later than before when the agent is asked next."""
+    by = SET_BACK if poll == 1.0 else 2.3
+    series = set_back(by)
+    taken = BACK_AT - 5
+
+    def answer(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        known = {uuid: of[: round(taken + clock[-1] - clock[0])] for uuid, of in series.items()}
+        since = float(query["since"][0]) if "since" in query else -1.0
+        return "200 OK", json.dumps(told.samples(HOST, known, since)).encode()
+
+    def now() -> float:
+        passed = taken + clock[-1] - clock[0]
+        return 1000.0 + passed - (by if passed > BACK_AT else 0)
+
+    told.serve(agent, HOST, series)
+    agent.answers["/v1/neighbours/samples"] = answer
+    monkeypatch.setattr("vmqos.cli.neighbours.record.LEAST_PAUSE", poll)
+    monkeypatch.setattr("vmqos.cli.neighbours.record.time.time", now)
+    ran = run("record", "--seconds", "20", "-o", "out.jsonl")
+    times = [line["time"] for line in lines("out.jsonl") if "time" in line]
+    assert times == pytest.approx([1000.0 + second for second in range(40)])
+    assert f"The clock was set back by about {'1 min 40 s' if poll == 1.0 else '2 s'} in that time" in ran.out
+
+
 def test_where_the_agent_samples_nothing_nothing_is_recorded(agent: FakeAgent, run: Run) -> None:
     told.serve(agent, HOST, {})
     agent.answers["/v1/neighbours"] = examples.neighbours(interval=0.0, samples=0, time=None, vms=[], pairs=[])
@@ -302,7 +357,7 @@ def test_a_hostile_name_reaches_no_terminal(agent: FakeAgent, run: Run) -> None:
 def test_in_a_terminal_a_bar_grows_and_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "70")
-    screen, series = Stream(encoding="ascii"), Series({}, has_names=False)
+    screen, series = Stream(encoding="ascii"), Series({}, has_names=False, interval=1.0)
     series.add(told.samples(HOST, HISTORY))  # type: ignore[arg-type]
     progress = Progress(screen, True, 60.0)
     for passed in (0.0, 20.0, 60.5):

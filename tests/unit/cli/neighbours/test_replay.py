@@ -29,7 +29,7 @@ from vmqos.insight import History, Host, LimitedIn, Promise, Sample, judge
 
 def recorded(found: Host, series: History, *, has_names: bool = True, polls: Sequence[float] = (1e12,)) -> bytes:
     """What 'vmqos record' writes where it asks the agent when the samples until these times are there."""
-    told_so_far = Series({}, has_names)
+    told_so_far = Series({}, has_names, interval=1.0)
     lines = [recording.header_line(Header(1.0))]
     for until in polls:
         known = {vm: [one for one in samples if one.time <= until] for vm, samples in series.items()}
@@ -117,16 +117,29 @@ def test_the_hosts_of_that_test_have_victims() -> None:
     assert len(judge(host({"vm-1": ALL, "vm-2": ALL}), series).pairs) == 1
 
 
-def test_the_guide_shows_what_it_prints(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+COUNTED, SLOW = CORPUS / "neighbours" / "counted", Path(__file__).with_name("slow.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("recording_of", "vms", "example", "program"),
+    [
+        (COUNTED, (), "replay.txt", "record_examples.py"),
+        (SLOW, ("web-1",), "slow-neighbours.txt", "record_slow.py"),
+    ],
+    ids=["replay", "a customer says it is slow"],
+)
+def test_the_guide_shows_what_it_prints(
+    recording_of: Path, vms: tuple[str, ...], example: str, program: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Wherever a recording is replayed, its times are UTC.
     monkeypatch.setenv("TZ", "XYZ-5:45")
     time.tzset()
-    printed = run("replay", str(CORPUS / "neighbours" / "counted")).out
+    printed = run("replay", str(recording_of), *vms).out
     monkeypatch.undo()
     time.tzset()
-    shown = (SOURCE / "examples" / "replay.txt").read_text(encoding="utf-8")
+    shown = (SOURCE / "examples" / example).read_text(encoding="utf-8")
     # There it is on a terminal, which breaks lines.
-    assert shown.split() == printed.split(), "record the examples anew: doc/record_examples.py"
+    assert shown.split() == printed.split(), f"record the examples anew: doc/{program}"
 
 
 def test_it_says_what_the_agent_would_have_said(run: Run, path: str) -> None:

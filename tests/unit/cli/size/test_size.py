@@ -532,6 +532,20 @@ def test_on_a_terminal_it_says_what_it_will_do_and_asks(
     assert ("you did not say yes" in ran.err) == (status == 1)
 
 
+def test_a_question_is_broken_between_words_where_it_is_longer_than_the_terminal_is_wide(
+    sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Stream("n\n"))
+    elsewhere = run("size", "web-1").err
+    screen = Stream()
+    monkeypatch.setattr(sys, "stdin", Stream("n\n"))
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert run("size", "web-1").status == 1
+    told, _, _ = screen.getvalue().partition("Continue? [y/N] ")
+    assert max(map(len, told.splitlines())) <= 80 and len(told.splitlines()) > 3
+    assert told.split() == elsewhere.partition("Continue? [y/N] ")[0].split()
+
+
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("\n", 1)])
 def test_before_vms_of_a_flavor_are_sized_it_names_them_and_asks_once(
     said: str, status: int, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent on a machine that seems to count hardware events: those that a played simulator tells.
+
+It takes the agent's own arguments. What each VM executes is in the file ``MOUNTPOINT.events`` of
+:mod:`tests.functional.telemetry.playing_simulator`. All else is the agent's own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+from oslo_config import cfg
+
+from vmqos.agent.main import main as run
+from vmqos.agent.sample import hardware_counts
+from vmqos.agent.sample.hardware_counts import HardwareCounts, Uncounted, VmCounts
+from vmqos.agent.vm_record import VmRecord
+from vmqos.telemetry import hardware_events
+
+
+class PlayedCounts(HardwareCounts):
+    """The hardware events of all VMs, out of a file."""
+
+    file = Path()
+
+    def _look_at(self, record: VmRecord) -> VmCounts | Uncounted:
+        told = json.loads(self.file.read_text()) if self.file.exists() else {}
+        if not told.get(record.uuid):
+            return Uncounted(hardware_counts.STARTING, "nothing was played yet")
+        rates = tuple(map(float, told[record.uuid]))
+        now = time.time()
+        # What is counted in all is told nowhere in these commands.
+        return VmCounts(now, tuple(map(int, rates)), rates, 1.0)
+
+
+def _played(conf: cfg.ConfigOpts, *arguments: object) -> HardwareCounts:
+    PlayedCounts.file = Path(f"{conf.resctrl.path}.events")
+    vms, give_way = arguments
+    return PlayedCounts(vms, conf.telemetry.interval, give_way)  # type: ignore[arg-type]
+
+
+def main() -> int:
+    """Run it."""
+    with (
+        patch.object(HardwareCounts, "of", _played),
+        patch.object(hardware_events, "may_count", lambda: True),
+        patch.object(hardware_events, "why_not", lambda events: ""),
+        patch.object(hardware_events, "are_of_the_l3", lambda: True),
+    ):
+        return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
