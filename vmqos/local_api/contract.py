@@ -307,6 +307,7 @@ class VmHardwareEvents(TypedDict):
 class HardwareEvents(TypedDict):
     """What the VMs' tasks execute, by UUID; ``unavailable`` says why no VM is counted, and is empty where they are.
 
+    ``unavailable_code`` is the word for why perf counts no VM; it is there, too, where packages count the VMs.
     ``taken_at`` and ``age_seconds`` are null before the first look.
     """
 
@@ -314,6 +315,7 @@ class HardwareEvents(TypedDict):
     interval: float
     age_seconds: float | None
     unavailable: str
+    unavailable_code: NotRequired[str]
     vms: dict[str, VmHardwareEvents]
 
 
