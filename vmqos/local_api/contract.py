@@ -242,14 +242,16 @@ class VmTelemetry(TypedDict):
 
 
 class GroupTelemetry(TypedDict):
-    """What the tasks of a control group count, by cache id, that are no monitored VM's.
+    """What the tasks of a control group count, by cache id and by package, that are no monitored VM's.
 
-    ``generation`` changes where another group has its name.
+    ``generation`` changes where another group has its name. In ``packages`` is what earlier groups with the same RMID
+    had counted, too.
     """
 
     owner: Literal["default", "class", "foreign"]
     generation: str
     caches: dict[str, Counts]
+    packages: NotRequired[dict[str, Counts]]
 
 
 class HostTelemetry(TypedDict):

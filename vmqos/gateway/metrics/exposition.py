@@ -103,6 +103,7 @@ class HostCollector(Collector):
         self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
         self._rising = RisingCounters()
+        self._energy = RisingCounters(from_zero=True)
         self._default_group = DefaultGroupTraffic()
 
     def describe(self) -> Iterable[Metric]:
@@ -130,7 +131,9 @@ class HostCollector(Collector):
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, moved)
-            yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
+            groups = told.telemetry["host"].get("groups", {})
+            yield from _of_groups(groups, self._rising)
+            yield from _of_groups_energy(groups, self._energy)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
         if told.neighbours is not None:
@@ -499,6 +502,24 @@ def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCoun
     for (_, *values), bytes_so_far in rising.update(moved).items():
         traffic.add_metric(values, bytes_so_far)
     yield from (family for family in (occupancy, traffic) if family.samples)
+
+
+def _of_groups_energy(groups: Mapping[str, contract.GroupTelemetry], energy: RisingCounters) -> Iterator[Metric]:
+    """What control groups that are no VM's use, where packages count: with the VMs it is all that the cores use."""
+    family = CounterMetricFamily(
+        "vmqos_group_core_energy_joules",
+        "Energy that a control group's tasks used in CPU cores, without the VMs that are monitored in it.",
+        labels=("group", "owner", "package"),
+    )
+    used: dict[Key, float | None] = {}
+    for shown, group in {neutralise(name): group for name, group in groups.items()}.items():
+        # An earlier agent does not tell this.
+        for package, counts in group.get("packages", {}).items():
+            used[group["generation"], shown, group["owner"], package] = counts.get("core_energy")
+    for (_, *values), joules in energy.update(used).items():
+        family.add_metric(values, joules)
+    if family.samples:
+        yield family
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:

@@ -324,6 +324,24 @@ def test_a_group_never_counts_back_unless_it_is_another_group(new_scrape):
     assert found == [100, 100, None, 100, 101, 5]
 
 
+def test_the_energy_of_each_group_is_a_counter_by_package_that_begins_at_0_and_never_goes_back(new_scrape):
+    found = []
+    for generation, joules in (("1", 5e6), ("1", 5e6 + 2.5), ("1", 5e6 + 2), ("1", None), ("1", 5e6 + 4), ("2", 9e6)):
+        counted = {"core_energy": Reading(joules) if joules is not None else Reading.none(Missing.ERROR)}
+        nothing = {"core_energy": Reading.none(Missing.UNAVAILABLE)}
+        groups = {"": GroupReading(generation, vm((4, 7, 7)).caches, {0: counted, 1: nothing})}
+        scraped = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+        found.append(scraped.of("vmqos_group_core_energy_joules_total"))
+    where = (("group", ""), ("owner", "default"), ("package", "0"))
+    assert found == [{where: value} if value is not None else {} for value in (0, 2.5, 2.5, None, 4, 0)]
+    assert "# TYPE vmqos_group_core_energy_joules_total counter" in scraped.text
+
+
+def test_where_packages_count_nothing_no_group_has_energy(new_scrape):
+    groups = {"": GroupReading("1", vm((4, 7, 7)).caches)}
+    assert "energy" not in new_scrape(snapshot(host=replace(HOST, groups=groups))).text
+
+
 def test_cycles_of_packages_say_so_and_do_not_meet_the_instructions_of_perf(new_scrape):
     cycles = {**EXECUTED["counts"], "instructions": None, "cache_references": None, "cache_misses": None}
     of_packages = {**EXECUTED, "counts": cycles, "share": None, "source": "aet", "reason_code": "no-perf"}
