@@ -24,6 +24,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from vmqos.gateway.health import OpenStackHealth
 from vmqos.gateway.metrics import old_names
 from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
@@ -146,6 +147,7 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
     resctrl, libvirt, passes = health["resctrl"], health["libvirt"], health["pass_seconds"]
     can_read = bool(resctrl["mounted"]) and not resctrl["error"]
     answers = libvirt["connected"] and libvirt["unanswered"] is None
+    yield _agent_up(True)
     yield InfoMetricFamily("vmqos_agent", "The agent's version.", {"version": health["version"]})
     yield GaugeMetricFamily("vmqos_resctrl_up", "Whether resctrl could be read in the last pass.", can_read)
     yield GaugeMetricFamily("vmqos_libvirt_up", "Whether libvirt is connected and answers.", answers)
@@ -161,6 +163,31 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, text, now - (health["uptime_seconds"] if age is None else age))
     unserved = len(health["unserved"])
     yield GaugeMetricFamily("vmqos_vms_unserved", "VMs that libvirt lists and the agent does not serve.", unserved)
+
+
+def _agent_up(answers: bool) -> Metric:
+    return GaugeMetricFamily("vmqos_agent_up", "Whether the agent answers the gateway.", answers)
+
+
+class WithoutAgent(Collector):
+    """What there is to tell of a host whose agent does not answer.
+
+    :param openstack: what is known of OpenStack's services.
+    """
+
+    def __init__(self, openstack: OpenStackHealth) -> None:
+        self._openstack = openstack
+
+    def describe(self) -> Iterable[Metric]:
+        """See :class:`HostCollector`."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        yield _agent_up(False)
+        yield from _of_placement(self._openstack.placement())
+        yield from _of_nova(self._openstack.nova())
+        yield from _of_notifications(self._openstack.notifications())
 
 
 def _of_resctrl(resctrl: contract.ResctrlHealth) -> Iterator[Metric]:
