@@ -76,6 +76,10 @@ _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
 
+SAME_MOMENT = 0.5
+"""Seconds by which two moments differ at least: more than it takes to ask the agent for all that a scrape tells."""
+
+
 class _VmLabels:
     """The labels that say which VM a sample is about.
 
@@ -89,6 +93,27 @@ class _VmLabels:
     def of(self, vm: contract.Vm) -> list[str]:
         """Their values."""
         return [vm["uuid"], *old_names.values(vm)] if self._old else [vm["uuid"]]
+
+
+class _Moments:
+    """Moments that stay the same from one scrape to the next where they are.
+
+    The agent tells ages, and some milliseconds pass between its look at the clock and the gateway's: the moment that
+    follows would be another one with each scrape.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def same(self, name: str, moment: float) -> float:
+        """The moment that was told before if that is less than :data:`SAME_MOMENT` away, else this one.
+
+        :param moment: in seconds since 1970.
+        """
+        if abs(moment - self._told.get(name, moment)) < SAME_MOMENT:
+            return self._told.setdefault(name, moment)
+        self._told[name] = moment
+        return moment
 
 
 class HostCollector(Collector):
@@ -106,6 +131,7 @@ class HostCollector(Collector):
         self._rising = RisingCounters()
         self._energy = RisingCounters(from_zero=True)
         self._default_group = DefaultGroupTraffic()
+        self._moments = _Moments()
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -117,7 +143,7 @@ class HostCollector(Collector):
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
         remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
         moved = self._default_group.update(told.telemetry["host"]["caches"]) if told.telemetry is not None else {}
-        yield from _of_agent(told.health)
+        yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
@@ -143,7 +169,7 @@ class HostCollector(Collector):
             yield from old_names.collect(told, remote, moved)
 
 
-def _of_agent(health: contract.Health) -> Iterator[Metric]:
+def _of_agent(health: contract.Health, moments: _Moments) -> Iterator[Metric]:
     resctrl, libvirt, passes = health["resctrl"], health["libvirt"], health["pass_seconds"]
     can_read = bool(resctrl["mounted"]) and not resctrl["error"]
     answers = libvirt["connected"] and libvirt["unanswered"] is None
@@ -160,7 +186,8 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
     for part, name, text in _MOMENTS:
         age = health["ages"][part]
         # What was never done is told as if the agent had done it at its start, so that an alert finds it.
-        yield GaugeMetricFamily(name, text, now - (health["uptime_seconds"] if age is None else age))
+        ago = health["uptime_seconds"] if age is None else age
+        yield GaugeMetricFamily(name, text, moments.same(part, now - ago))
     unserved = len(health["unserved"])
     yield GaugeMetricFamily("vmqos_vms_unserved", "VMs that libvirt lists and the agent does not serve.", unserved)
 

@@ -85,8 +85,8 @@ class Metrics:
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
 
-        Where the agent does not answer, the text says so: nothing else lets Prometheus tell an agent that is gone from a
-        gateway that is.
+        Where the agent does not answer, the text says so: nothing else lets Prometheus tell an agent that is gone from
+        a gateway that is.
 
         :param accept: the request's ``Accept`` header.
         """

@@ -196,6 +196,16 @@ def test_the_age_of_each_part_is_told_and_how_many_vms_are_not_served(scrape):
     assert found.value("vmqos_vms_unserved") == 2
 
 
+def test_a_moment_is_the_same_in_every_scrape_until_the_part_has_done_its_work_again(new_scrape):
+    name, found = "vmqos_last_pass_timestamp_seconds", []
+    # The age is of some milliseconds before. After the fourth scrape there is a pass, and a second later another one.
+    for now, age in ((5000, 0.5), (5015.004, 15.5), (5029.998, 30.497), (5045.3, 45.5), (5046, 0.5), (5046.6, 0.1)):
+        with at(now):
+            health = {**TOLD.health, "ages": {**TOLD.health["ages"], "pass": age}}
+            found.append(new_scrape(snapshot(), replace(TOLD, health=health)).value(name))
+    assert found == [4999.5, 4999.5, 4999.5, 4999.5, 5045.5, 5046.5]
+
+
 def test_without_resctrl_the_states_are_told_and_no_counter_is_0(scrape):
     no_room = {"groups": {}, "closids": 0, "closids_used": 0, "rmids": 0, "rmids_used": 0}
     lost = {**HEALTH["resctrl"], **no_room, "mounted": False, "error": "not mounted"}
