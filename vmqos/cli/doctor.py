@@ -50,7 +50,11 @@ class Doctor(Listing):
         # It hands the question on: where the agent hangs, it says so when its own patience, as long as ours, is over.
         gateway = AgentClient(conf.gateway.socket, 1.5 * TIMEOUT, program="vmqos-gateway")
         findings = doctor.examine(
-            conf, agent.health, gateway.health, check_claims=lambda: claim_checks.claims(conf, agent.vms)
+            conf,
+            agent.health,
+            gateway.health,
+            agent.hardware_events,
+            check_claims=lambda: claim_checks.claims(conf, agent.vms),
         )
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:

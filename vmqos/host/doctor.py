@@ -17,11 +17,32 @@ from vmqos.host import host_checks, resctrl_checks
 from vmqos.host.finding import Finding, Status, read
 from vmqos.resctrl import cpuinfo
 
+MOST_PARANOID = 2
+"""``kernel.perf_event_paranoid`` up to which ``CAP_PERFMON`` lets a program count others; above it, Debian's kernels
+ask for ``CAP_SYS_ADMIN``."""
+
+LESS_PARANOID = (
+    "echo kernel.perf_event_paranoid = 2 > /etc/sysctl.d/60-perf.conf && sysctl --load /etc/sysctl.d/60-perf.conf"
+)
+
+LET_COUNT = (
+    "printf '%s\\n' '[Service]' CapabilityBoundingSet=CAP_PERFMON SystemCallFilter=perf_event_open | "
+    "install -D -m 644 /dev/stdin /etc/systemd/system/vmqos-agent.service.d/hardware-events.conf && "
+    "systemctl daemon-reload && systemctl restart vmqos-agent"
+)
+"""The guide's drop-in for the agent's unit, which lets it count and do nothing else."""
+
+WITHOUT_COUNTING = (
+    "Without them metrics and page do not tell how fast the VMs run and what they miss, less harm by neighbours is "
+    "found, and the sizes of VMs are guesses"
+)
+
 
 def examine(
     conf: cfg.ConfigOpts,
     ask_agent: Callable[[], Mapping[str, Any]],
     ask_gateway: Callable[[], Mapping[str, Any]],
+    ask_hardware_events: Callable[[], Mapping[str, Any]],
     proc: str = "/proc",
     check_claims: Callable[[], Iterable[Finding]] = tuple,
 ) -> list[Finding]:
@@ -30,6 +51,7 @@ def examine(
     :param ask_agent: returns the agent's health as its API tells it, or raises an error with the reason, and with a
         ``command`` that mends it where there is one.
     :param ask_gateway: likewise of the gateway, which adds what it knows of Placement, Nova and the message bus.
+    :param ask_hardware_events: returns what the agent counts of them, or raises an error.
     :param proc: where procfs is mounted.
     :param check_claims: looks whether Placement has claimed something for each VM that runs here.
     """
@@ -49,6 +71,7 @@ def examine(
         host_checks.cgroups(read(proc, "mounts")),
         host_checks.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         *agent(ask_agent),
+        *hardware_events(ask_hardware_events, proc),
         *gateway(conf, ask_gateway),
         *check_claims(),
     ]
@@ -92,6 +115,37 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
     command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
     yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
     yield promises(health["vms"])
+
+
+def hardware_events(ask: Callable[[], Mapping[str, Any]], proc: str = "/proc") -> Iterator[Finding]:
+    """Whether the agent counts what the VMs execute, or could do so.
+
+    It is no problem of this host where the kernel has nothing to count with, or the operator does not want it.
+    """
+    title = "Hardware events"
+    try:
+        told = ask()
+        # An older agent does not tell of this, and one that does not answer is a finding already.
+        code = told["unavailable_code"]
+    except Exception:
+        return
+    if not code:
+        yield Finding(title, Status.OK, "the agent counts what the VMs execute")
+        return
+    # Where packages count the VMs, each VM has the reason.
+    why = told["unavailable"] or next(filter(None, (vm["reason"] for vm in told["vms"].values())), code)
+    if code in ("switched-off", "no-events"):
+        yield Finding(title, Status.OK, f"not counted: {why}")
+        return
+    commands = []
+    if code in ("no-capability", "not-permitted"):
+        level = read(proc, "sys/kernel/perf_event_paranoid").strip()
+        too_strict = level.isdecimal() and int(level) > MOST_PARANOID
+        commands += [LESS_PARANOID] if too_strict else []
+        # A kernel that is too strict refuses an agent that has the drop-in, too.
+        commands += [LET_COUNT] if code == "no-capability" or not too_strict else []
+    command = " && ".join(commands) or "journalctl --unit vmqos-agent"
+    yield Finding(title, Status.WARNING, f"not counted: {why}. {WITHOUT_COUNTING}", command)
 
 
 def gateway(conf: cfg.ConfigOpts, ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:

@@ -243,14 +243,16 @@ class VmTelemetry(TypedDict):
 
 
 class GroupTelemetry(TypedDict):
-    """What the tasks of a control group count, by cache id, that are no monitored VM's.
+    """What the tasks of a control group count, by cache id and by package, that are no monitored VM's.
 
-    ``generation`` changes where another group has its name.
+    ``generation`` changes where another group has its name. In ``packages`` is what earlier groups with the same RMID
+    had counted, too.
     """
 
     owner: Literal["default", "class", "foreign"]
     generation: str
     caches: dict[str, Counts]
+    packages: NotRequired[dict[str, Counts]]
 
 
 class HostTelemetry(TypedDict):
@@ -308,6 +310,7 @@ class VmHardwareEvents(TypedDict):
 class HardwareEvents(TypedDict):
     """What the VMs' tasks execute, by UUID; ``unavailable`` says why no VM is counted, and is empty where they are.
 
+    ``unavailable_code`` is the word for why perf counts no VM; it is there, too, where packages count the VMs.
     ``taken_at`` and ``age_seconds`` are null before the first look.
     """
 
@@ -315,6 +318,7 @@ class HardwareEvents(TypedDict):
     interval: float
     age_seconds: float | None
     unavailable: str
+    unavailable_code: NotRequired[str]
     vms: dict[str, VmHardwareEvents]
 
 

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vmqos.resctrl import cpuinfo
 from vmqos.telemetry import descriptors
@@ -45,6 +46,20 @@ TRIES = 5
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 """Whom the kernel lets count. At 3, which Linux itself does not know and Debian's kernels have as their default, they
 ask for CAP_SYS_ADMIN, and CAP_PERFMON will not do; up to 2 it will."""
+
+NO_EVENTS = "no-events"
+NOT_PERMITTED = "not-permitted"
+REFUSED = "refused"
+"""Words for why nothing can be counted: the kernel has nothing to count with, or does not permit it, or there is some
+other reason."""
+
+
+class WhyNot(NamedTuple):
+    """Why nothing can be counted: a word for programs, and a text for people; both empty where it can."""
+
+    code: str = ""
+    text: str = ""
+
 
 _NOT_HERE = "this kernel gives no hardware events, as in most virtual machines"
 _NOT_PERMITTED = "not permitted: run it as root, or with CAP_PERFMON"
@@ -94,13 +109,13 @@ def may_count() -> bool:
     return effective is None or bool(int(effective[1], 16) & _CAPABILITIES)
 
 
-def why_not(events: Sequence[Event] = HARDWARE) -> str:
-    """Why nothing can be counted here; empty where it can."""
+def why_not(events: Sequence[Event] = HARDWARE) -> WhyNot:
+    """Why nothing can be counted here."""
     try:
         TaskCounters(0, events).close()
     except OSError as error:
-        return _why(error)
-    return ""
+        return WhyNot(_code(error), _why(error))
+    return WhyNot()
 
 
 class CountedTasks:
@@ -196,7 +211,7 @@ class HardwareEvents:
         self._events = events
         self._processes: dict[int, CountedTasks] = {}
         descriptors.raise_limit()
-        self.unavailable = why_not(events)
+        self.unavailable = why_not(events).text
 
     def close(self) -> None:
         """Stop counting."""
@@ -249,6 +264,13 @@ def _refused(error: OSError) -> HardwareEventsError:
     if error.errno == errno.EMFILE:
         return NoFilesLeft(cause=_why(error))
     return HardwareEventsRefused(cause=_why(error))
+
+
+def _code(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return NOT_PERMITTED
+    nothing = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOSYS)
+    return NO_EVENTS if error.errno in nothing else REFUSED
 
 
 def _why(error: OSError) -> str:

@@ -114,10 +114,13 @@ class GroupReading(NamedTuple):
 
     :ivar generation: another one means that it is another group.
     :ivar caches: the readings by cache id and event. They are differences of counters that are read one by one.
+    :ivar packages: likewise by package id and event, where the kernel has them. What earlier groups with the group's
+        RMID had counted is in them; the default group's is its own from the start of the machine on.
     """
 
     generation: str
     caches: Mapping[int, Mapping[str, Reading]]
+    packages: Mapping[int, Mapping[str, Reading]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

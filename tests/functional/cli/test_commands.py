@@ -200,6 +200,9 @@ def test_the_doctor_passes_a_host_whose_agent_runs_and_not_one_whose_agent_does_
     healthy = vmqos(agent, "doctor", "-f", "json")
     assert healthy.returncode == 0, healthy.stdout
     assert {finding["status"] for finding in json.loads(healthy.stdout)} <= {"ok", "warning"}
+    (counting,) = (finding for finding in json.loads(healthy.stdout) if finding["title"] == "Hardware events")
+    why = agent.get("/v1/telemetry/hardware-events")["unavailable"]
+    assert counting["detail"].startswith(f"not counted: {why}" if why else "the agent counts")
 
     agent.stop()
     ill = vmqos(agent, "doctor", "--problems", "-f", "json")

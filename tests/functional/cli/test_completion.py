@@ -149,6 +149,12 @@ def test_other_words_are_completed_as_ever(complete: Complete) -> None:
     assert complete("vmqos vm list --wat") == ["vm", "list", "--watch"]
 
 
+def test_the_states_of_promises_are_completed_one_after_the_other(complete: Complete) -> None:
+    assert complete("vmqos vm list --state pen") == ["vm", "list", "--state", "pending"]
+    assert complete("vmqos vm list --state pending deg") == ["vm", "list", "--state", "pending", "degraded"]
+    assert complete("vmqos vm list --state pending --lo") == ["vm", "list", "--state", "pending", "--long"]
+
+
 def test_the_flavor_of_a_running_vm_is_completed(
     complete: Complete, home: Path, agent: Agent, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:

@@ -155,13 +155,14 @@ def test_a_gateway_without_an_agent_says_so_and_finds_the_next_one(
 ) -> None:
     agent.kill()
     with httpx.Client(base_url=f"http://127.0.0.1:{free_port}", timeout=60.0, trust_env=False) as client:
-        for path in ("/metrics", "/v1/health", "/v1/vms"):
+        for path in ("/v1/health", "/v1/vms"):
             answer = client.get(path)
             assert answer.status_code == 503 and "vmqos-agent does not run" in answer.json()["error"]
+        assert scrape(free_port).value("vmqos_agent_up") == 0
         assert client.get("/").status_code == 200
         wait_for(lambda: "the agent is away" in agent.gateway.log.read_text(), "the log saying so")
         agent.start()
-        assert client.get("/metrics").status_code == 200
+        assert scrape(free_port).value("vmqos_agent_up") == 1
         wait_for(lambda: "the agent answers again" in agent.gateway.log.read_text(), "the log saying so")
 
 

@@ -53,7 +53,7 @@ def scrape(where: Path | int) -> Scrape:
     """``GET /metrics`` over a Unix socket or a port on loopback.
 
     :raises OSError: if nobody answers.
-    :raises RuntimeError: if the status is not 200, as where the agent is away.
+    :raises RuntimeError: if the status is not 200.
     """
     connection: http.client.HTTPConnection
     if isinstance(where, Path):

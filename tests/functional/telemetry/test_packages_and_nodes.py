@@ -97,6 +97,8 @@ def test_what_packages_count_is_told_by_package_and_scraped(
     found = scrape_with(wait_for, agent.metrics, has_all, "its metrics")
     assert packages(found, "package_cycles") <= {"0", "1"}
     assert found.value("vmqos_vm_cycles_total", uuid=vm.uuid, source="aet") > 0
+    of_host = found.find("vmqos_group_core_energy_joules_total", group="", owner="default")
+    assert {one.labels["package"] for one in of_host} <= {"0", "1"}
 
 
 @COUNTING_PACKAGES

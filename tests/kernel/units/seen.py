@@ -180,7 +180,7 @@ def command_of(check: str) -> str:
     conf = cfg.ConfigOpts()
     loader.load(["--config-file", str(CONFIGURATION)], conf, "")
     agent, gateway = AgentClient("/run/vmqos/agent.sock"), AgentClient("/run/vmqos-gateway/gateway.sock")
-    findings = doctor.examine(conf, agent.health, gateway.health)
+    findings = doctor.examine(conf, agent.health, gateway.health, agent.hardware_events)
     (found,) = (finding.command for finding in findings if finding.title == check)
     return found
 

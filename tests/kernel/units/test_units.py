@@ -307,12 +307,14 @@ def test_the_journal_finds_the_promises_of_a_vm_and_has_each_line_once(told: Map
     lines = [
         line for line in found["agent"].splitlines() if re.search(rf"VM {uuid} \(\S+\): (kept|pending|degr)", line)
     ]
-    assert lines == [entry["MESSAGE"] for entry in entries if entry["VMQOS_STATE"] != "ended"] != []
+    states = ("kept", "pending", "degraded")
+    assert lines == [entry["MESSAGE"] for entry in entries if entry.get("VMQOS_STATE") in states] != []
 
 
 def test_the_gateway_outlives_the_agent_and_says_that_it_is_away(told: Mapping[str, Any]) -> None:
     found = step(told, "stop")
-    assert (found["gateway"], found["metrics"], found["restarts"]) == ("active", "503", "0")
+    assert (found["gateway"], found["restarts"]) == ("active", "0")
+    assert found["metrics"].startswith("200 ") and "vmqos_agent_up 0.0" in found["metrics"]
 
 
 def test_nothing_was_denied_to_the_agent_and_the_gateway(told: Mapping[str, Any]) -> None:

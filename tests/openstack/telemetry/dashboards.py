@@ -17,7 +17,8 @@ _HARDWARE_EVENTS = re.compile(r"vmqos_vm_(?:cycles|instructions|cache_references
 
 
 _PACKAGES = re.compile(
-    r"vmqos_vm_(?:core_energy|core_activity|package|llc_miss_stall|llc_hit_stall|uops|c1_residency|c6_residency)_"
+    r"vmqos_(?:group_core_energy"
+    r"|vm_(?:core_energy|core_activity|package|llc_miss_stall|llc_hit_stall|uops|c1_residency|c6_residency))_"
 )
 
 

@@ -8,6 +8,7 @@ from types import MethodType
 import pytest
 
 from tests.unit.cli.conftest import Run
+from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.local_api.client import AgentClient
 
@@ -36,6 +37,15 @@ def test_what_is_fine_can_be_left_out(agent: FakeAgent, run: Run, conf: str) -> 
     assert "Agent" not in {finding["title"] for finding in findings}
 
 
+def test_an_agent_that_may_not_count_is_a_warning_with_the_drop_in(agent: FakeAgent, run: Run, conf: str) -> None:
+    why = {"unavailable": "the agent lacks CAP_PERFMON", "unavailable_code": "no-capability", "vms": {}}
+    agent.answers["/v1/telemetry/hardware-events"] = examples.hardware_events() | why
+    ran = run("--config-file", conf, "doctor", "--problems", "-f", "json")
+    (found,) = (finding for finding in json.loads(ran.out) if finding["title"] == "Hardware events")
+    assert found["status"] == "warning" and found["detail"].startswith("not counted: the agent lacks CAP_PERFMON")
+    assert "vmqos-agent.service.d/hardware-events.conf" in found["command"]
+
+
 def test_a_configuration_that_is_wrong_is_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.conf").write_text("[allocation]\ndefault_ways_min = none\n")
     ran = run("--config-file", str(tmp_path / "bad.conf"), "doctor")
@@ -47,7 +57,7 @@ def test_a_configuration_that_is_wrong_is_one_line(run: Run, tmp_path: Path) -> 
 def test_the_gateway_has_time_to_say_that_the_agent_hangs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[AgentClient] = []
 
-    def examine(conf: object, ask_agent: MethodType, ask_gateway: MethodType, **_: object) -> list[object]:
+    def examine(conf: object, ask_agent: MethodType, ask_gateway: MethodType, *_: object, **__: object) -> list[object]:
         asked.extend((ask_agent.__self__, ask_gateway.__self__))
         return []
 

@@ -119,9 +119,8 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     in_packages = dict.fromkeys((*ENERGY_EVENTS, *EXECUTION_EVENTS), Reading(1.5))
     nodes = {0: {0: dict.fromkeys(EVENTS, Reading(1))}}
     counted = vm((1, 2, 2), packages={0: in_packages}, nodes=nodes)
-    found = telemetry(
-        snapshot(counted, host=replace(HOST, caches=counted.caches, groups={"": GroupReading("1", counted.caches)}))
-    )
+    groups = {"": GroupReading("1", counted.caches, counted.packages)}
+    found = telemetry(snapshot(counted, host=replace(HOST, caches=counted.caches, groups=groups)))
     registry = CollectorRegistry()
     waits = {**IN_BYTES, "state": "pending", "reason_code": "no-ways"}
     waits["uuid"] = "v"

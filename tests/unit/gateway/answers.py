@@ -137,6 +137,7 @@ HARDWARE: contract.HardwareEvents = {
     "interval": 2.0,
     "age_seconds": 0.5,
     "unavailable": "",
+    "unavailable_code": "",
     "vms": {"u": EXECUTED},
 }
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.unit.gateway.answers import HEALTH, NOTIFICATIONS, NOVA, PLACEMENT, over_the_socket
 from vmqos.daemon.unix_server import UnixServer
+from vmqos.gateway.metrics.text import Metrics
 from vmqos.gateway.relay import Relay
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentTimeout
 
 
 @dataclass
@@ -198,12 +198,11 @@ def test_without_an_agent_that_is_told_as_what_lasts_a_while(path: str, socket: 
     assert ask(socket, path, "HEAD") == (status, headers, b"")
 
 
-def test_without_an_agent_there_are_no_metrics(socket: str) -> None:
-    def answer(accept: str) -> tuple[str, bytes]:
-        raise AgentTimeout(socket=socket, seconds=10.0)
-
-    relay = Relay(AgentClient(socket), None, SimpleNamespace(answer=answer))  # type: ignore[arg-type]
+def test_without_an_agent_the_metrics_say_so(socket: str) -> None:
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
+    agent = AgentClient(socket)
+    relay = Relay(agent, openstack, Metrics(agent, openstack))
     told: list[str] = []
     (body,) = relay({"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}, lambda status, headers: told.append(status))
-    assert told == ["503 Service Unavailable"]
-    assert "within 10 seconds" in error_of(body)
+    assert told == ["200 OK"]
+    assert b"\nvmqos_agent_up 0.0\n" in body

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 
+from tools.lab.workspace import CHECKOUT
 from vmqos.conf import loader
 from vmqos.host import doctor
 from vmqos.host.finding import Finding, Status
@@ -192,6 +196,57 @@ def test_an_agent_that_does_not_answer_is_a_problem_with_the_reason() -> None:
     ]
 
 
+LACKS = "the agent lacks CAP_PERFMON"
+
+
+@pytest.mark.parametrize(
+    ("code", "paranoid", "status", "command"),
+    [
+        ("", "4", Status.OK, ""),
+        ("switched-off", "4", Status.OK, ""),
+        ("no-events", "4", Status.OK, ""),
+        ("no-capability", "2", Status.WARNING, doctor.LET_COUNT),
+        ("no-capability", "-1", Status.WARNING, doctor.LET_COUNT),
+        ("no-capability", None, Status.WARNING, doctor.LET_COUNT),
+        ("no-capability", "3", Status.WARNING, f"{doctor.LESS_PARANOID} && {doctor.LET_COUNT}"),
+        ("not-permitted", "3", Status.WARNING, doctor.LESS_PARANOID),
+        ("not-permitted", "2", Status.WARNING, doctor.LET_COUNT),
+        ("refused", "3", Status.WARNING, LOG),
+    ],
+)
+@pytest.mark.parametrize("by_packages", [False, True])
+def test_an_agent_that_may_not_count_is_told_with_what_that_costs_and_the_command(
+    tmp_path: Path, code: str, paranoid: str | None, status: Status, command: str, by_packages: bool
+) -> None:
+    if paranoid is not None:
+        (tmp_path / "sys/kernel").mkdir(parents=True)
+        (tmp_path / "sys/kernel/perf_event_paranoid").write_text(f"{paranoid}\n")
+    told: dict[str, Any] = {"unavailable": LACKS if code else "", "unavailable_code": code, "vms": {}}
+    if by_packages:
+        told |= {"unavailable": "", "vms": {"u": {"reason": LACKS}}}
+    (found,) = doctor.hardware_events(lambda: told, str(tmp_path))
+    assert (found.title, found.status, found.command) == ("Hardware events", status, command)
+    assert (LACKS in found.detail) is bool(code)
+    assert ("how fast the VMs run" in found.detail) is (status is Status.WARNING)
+
+
+def test_an_agent_that_does_not_tell_what_it_counts_is_no_finding_of_its_own() -> None:
+    assert list(doctor.hardware_events(silent)) == []
+    assert list(doctor.hardware_events(lambda: {"unavailable": "an earlier agent's", "vms": {}})) == []
+
+
+def test_the_command_that_lets_the_agent_count_writes_the_drop_in_of_the_guide(tmp_path: Path) -> None:
+    written = doctor.LET_COUNT.partition(" && ")[0]
+    assert doctor.LET_COUNT.endswith(" && systemctl daemon-reload && systemctl restart vmqos-agent")
+    (path,) = re.findall(r"/etc/\S+", written)
+    subprocess.run(["bash", "-c", written.replace("/etc/", f"{tmp_path}/etc/")], check=True)
+    guide = (CHECKOUT / "doc/source/operator/telemetry.rst").read_text()
+    ((words, path_of_guide),) = re.findall(r"printf '%s\\n' (.*?) \|\s+sudo tee (\S+)", guide)
+    assert (tmp_path / path.removeprefix("/")).read_text().splitlines() == shlex.split(words)
+    assert path == path_of_guide
+    assert all(line in guide for line in ("kernel.perf_event_paranoid = 2", "/etc/sysctl.d/60-perf.conf"))
+
+
 def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
     path = tmp_path / "vmqos.conf"
     path.write_text(text)
@@ -204,7 +259,7 @@ def test_a_host_without_anything_is_examined_to_the_end(tmp_path: Path) -> None:
         "[allocation]\ndefault_wais_min = 3\n"
     )
     conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
-    findings = doctor.examine(conf, silent, silent, proc=str(tmp_path))
+    findings = doctor.examine(conf, silent, silent, silent, proc=str(tmp_path))
     by_title = {finding.title: finding for finding in findings}
     assert by_title["CPU"].status is Status.PROBLEM
     assert by_title["Kernel"].status is Status.PROBLEM
@@ -228,7 +283,7 @@ def test_a_file_with_credentials_that_everybody_may_read_is_a_warning(
     path.write_text("[placement]\nauth_type = admin_token\ntoken = x\n")
     path.chmod(mode)
     conf = loader.load(["--config-file", str(path)])
-    found = {finding.title: finding for finding in doctor.examine(conf, silent, silent, proc=str(tmp_path))}
+    found = {finding.title: finding for finding in doctor.examine(conf, silent, silent, silent, proc=str(tmp_path))}
     assert found["Credentials"].status is status
     assert found["Credentials"].command == command.format(path)
     assert str(path) in found["Credentials"].detail

@@ -220,6 +220,7 @@ def hardware_events() -> Any:
         "interval": 2.0,
         "age_seconds": 0.5,
         "unavailable": "",
+        "unavailable_code": "",
         "vms": {
             WEB: vm(),
             DB: vm(rates=dict.fromkeys(names, 0.0), share=None),

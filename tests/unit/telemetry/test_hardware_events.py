@@ -12,7 +12,15 @@ import pytest
 from tests.unit.telemetry import fake_perf
 from tests.unit.telemetry.fake_perf import FakePerf
 from vmqos.telemetry.exceptions import HardwareEventsError, HardwareEventsRefused, NoFilesLeft, TasksKeepComing
-from vmqos.telemetry.hardware_events import CountedTasks, Counts, HardwareEvents, are_of_the_l3, may_count, why_not
+from vmqos.telemetry.hardware_events import (
+    CountedTasks,
+    Counts,
+    HardwareEvents,
+    WhyNot,
+    are_of_the_l3,
+    may_count,
+    why_not,
+)
 from vmqos.telemetry.perf_event import Growth
 
 ME = os.getpid()
@@ -24,19 +32,21 @@ def perf(monkeypatch: pytest.MonkeyPatch) -> FakePerf:
 
 
 @pytest.mark.parametrize(
-    ("number", "why"),
+    ("number", "code", "why"),
     [
-        (errno.ENOENT, "this kernel gives no hardware events, as in most virtual machines"),
-        (errno.ENOSYS, "this kernel was built without perf events"),
-        (errno.EACCES, "not permitted: run it as root, or with CAP_PERFMON"),
-        (errno.EBUSY, "another program has taken the counters"),
-        (errno.ENOMEM, "perf_event_open fails: Cannot allocate memory"),
+        (errno.ENOENT, "no-events", "this kernel gives no hardware events, as in most virtual machines"),
+        (errno.ENOSYS, "no-events", "this kernel was built without perf events"),
+        (errno.EACCES, "not-permitted", "not permitted: run it as root, or with CAP_PERFMON"),
+        (errno.EPERM, "not-permitted", "not permitted: run it as root, or with CAP_PERFMON"),
+        (errno.EBUSY, "refused", "another program has taken the counters"),
+        (errno.ENOMEM, "refused", "perf_event_open fails: Cannot allocate memory"),
     ],
 )
-def test_why_nothing_can_be_counted_is_told(perf: FakePerf, number: int, why: str) -> None:
-    assert why_not() == ""
+def test_why_nothing_can_be_counted_is_told(perf: FakePerf, number: int, code: str, why: str) -> None:
+    assert why_not() == ("", "")
     perf.refuses[0] = number
-    assert why_not() == HardwareEvents().unavailable == why
+    assert why_not() == WhyNot(code, why)
+    assert HardwareEvents().unavailable == why
     assert perf.descriptors == 0
 
 
@@ -78,7 +88,7 @@ def test_a_kernel_to_which_the_capability_will_not_do_is_named_with_what_mends_i
     path.write_text(says)
     monkeypatch.setattr("vmqos.telemetry.hardware_events.PARANOID", str(path))
     perf.refuses[0] = errno.EACCES
-    assert why_not() == why
+    assert why_not() == WhyNot("not-permitted", why)
 
 
 def test_the_tasks_of_a_vm_are_added_up(perf: FakePerf) -> None:

@@ -429,8 +429,9 @@ class RunningVms:
         """Forget those of these VMs whose processes have ended; return which these are."""
         dead = {uuid for uuid in candidates if not lives(self._vms[uuid].vm)}
         for uuid in dead:
-            found = journal.fields(VMQOS_VM=uuid, VMQOS_STATE="ended")
-            LOG.info("VM %s (%s) is gone", uuid, self._vms[uuid].vm.name, extra=found)
+            # That the VM has ended is told by the pass that finds it so, with the number of the event.
+            found = journal.fields(VMQOS_VM=uuid)
+            LOG.info("VM %s (%s): its process is gone", uuid, self._vms[uuid].vm.name, extra=found)
             self._ended[uuid] = (self._vms[uuid].vm.libvirt_id, time.monotonic())
             del self._vms[uuid]
             self._new_threads.pop(uuid, None)

@@ -26,7 +26,7 @@ from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.telemetry import descriptors, hardware_events
 from vmqos.telemetry.exceptions import HardwareEventsError, NoFilesLeft, TasksKeepComing, TooManyTasks
-from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, CountedTasks
+from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, CountedTasks, WhyNot
 from vmqos.telemetry.perf_event import Event
 
 LOG = logging.getLogger(__name__)
@@ -52,11 +52,12 @@ PATIENCE = 1.0
 COURTESY = 0.5
 """Seconds that one look waits, all in all, for what is more urgent."""
 
-SWITCHED_OFF = "they are switched off: [telemetry] hardware_events is false"
+SWITCHED_OFF = WhyNot("switched-off", "they are switched off: [telemetry] hardware_events is false")
 
-NOT_LET = (
+NOT_LET = WhyNot(
+    "no-capability",
     "the agent lacks CAP_PERFMON: the guide's 'Hardware events' has a drop-in for its unit that gives it, and in a "
-    "container --cap-add PERFMON does"
+    "container --cap-add PERFMON does",
 )
 
 STARTING = "starting"
@@ -100,12 +101,14 @@ class Look:
     :ivar monotonic: when it began, in seconds of the monotonic clock; ``None`` before the first.
     :ivar wall: the same in seconds since 1970.
     :ivar unavailable: why no VM is counted; empty where they are.
+    :ivar unavailable_code: the word for that.
     :ivar vms: each VM by its UUID; empty where none can be counted.
     """
 
     monotonic: float | None = None
     wall: float | None = None
     unavailable: str = ""
+    unavailable_code: str = ""
     vms: Mapping[str, VmCounts | Uncounted] = field(default_factory=dict)
 
 
@@ -171,7 +174,7 @@ class HardwareCounts:
         self._once = LogOnce(LOG)
         self._asked = False
         self._ended = 0
-        self._newest = Look() if wanted else Look(unavailable=SWITCHED_OFF)
+        self._newest = Look() if wanted else _uncounted(None, None, SWITCHED_OFF)
 
     @classmethod
     def of(
@@ -255,9 +258,9 @@ class HardwareCounts:
         began, wall = time.monotonic(), time.time()
         if not self._can_count:
             why = hardware_events.why_not(self._events) if hardware_events.may_count() else NOT_LET
-            if why:
-                self._once.log(logging.INFO, "host", "hardware events are not counted: %s", why)
-                return Look(began, wall, unavailable=why)
+            if why.code:
+                self._once.log(logging.INFO, "host", "hardware events are not counted: %s", why.text)
+                return _uncounted(began, wall, why)
             self._can_count = True
         records = self._vms()
         for uuid in self._counted.keys() - records.keys():
@@ -348,6 +351,10 @@ class HardwareCounts:
     def _close_all(self) -> None:
         while self._counted:
             self._counted.popitem()[1].close()
+
+
+def _uncounted(monotonic: float | None, wall: float | None, why: WhyNot) -> Look:
+    return Look(monotonic, wall, unavailable=why.text, unavailable_code=why.code)
 
 
 def _read(vm: _Vm) -> VmCounts:

@@ -194,6 +194,7 @@ def _group(name: str, group: GroupReading) -> contract.GroupTelemetry:
         "owner": "default" if owner is Owner.DEFAULT else "class" if owner is Owner.CLASS else "foreign",
         "generation": group.generation,
         "caches": _by_place(group.caches),
+        "packages": _by_place(group.packages),
     }
 
 

@@ -47,6 +47,7 @@ def report(hardware: HardwareCounts, telemetry: Telemetry | None = None) -> cont
         "interval": hardware.interval,
         "age_seconds": health_report.age(taken),
         "unavailable": unavailable,
+        "unavailable_code": look.unavailable_code,
         "vms": vms,
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs and their flavors.
+"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs, flavors and fixed words.
 
 Names of VMs are their users' choice. ``vmqos vm names --bash`` writes each as bash has to have it; nothing here
 evaluates or splits what it prints.
@@ -17,7 +17,7 @@ _{function}_with_vms()
   local cur prev words cword
   _get_comp_words_by_ref -n :=@ cur prev words cword
 
-  local index=1 command= kind= word
+  local index=1 command= kind= choices= word at
   local -a whom=()
   while (( index < cword )); do
     if [[ ${{words[index]}} == -* ]]; then
@@ -38,6 +38,13 @@ _{function}_with_vms()
     (( index++ ))
   done
 
+  # Behind an option that takes several words, each is one of its.
+  for (( at = cword - 1; at > index; at-- )); do
+    [[ ${{words[at]}} != -* ]] || break
+  done
+  case "$command ${{words[at]}}" in
+    {several}) prev=${{words[at]}} ;;
+  esac
   case "$command $prev" in
 {values}
   esac
@@ -55,6 +62,12 @@ _{function}_with_vms()
         if [[ $kind == names ]]; then set --; else set -- "--$kind"; fi
         command {name} "${{whom[@]}}" vm names "$@" "--bash=$cur" </dev/null 2>/dev/null
       )
+      ;;
+    choices)
+      COMPREPLY=()
+      while IFS= read -r word; do
+        COMPREPLY+=("$word")
+      done < <(compgen -W "$choices" -- "$cur")
       ;;
     *) _{function} ;;
   esac
@@ -74,6 +87,9 @@ def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
     beginnings = dict.fromkeys(" ".join(words[:count]) for words in parts for count in range(1, len(words) + 1))
     values = []
     for command, places in vms.items():
+        # The first pattern that matches counts, so these stand before those of any other value.
+        for option, words in places.choices.items():
+            values.append(f"    '{command} {option}') [[ $cur == -* ]] || kind=choices choices='{' '.join(words)}' ;;")
         kinds = {"names": places.named, "uuids": places.uuids, "flavors": places.flavors, "value": places.others}
         for kind, options in kinds.items():
             if options:
@@ -87,6 +103,7 @@ def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
         whom=_patterns(WHOM),
         whom_in_one="|".join(f"{option}=*" for option in WHOM),
         values="\n".join(values),
+        several=_patterns(f"{command} {option}" for command, places in vms.items() for option in places.several),
         arguments=_patterns(command for command, places in vms.items() if places.is_argument),
     )
 

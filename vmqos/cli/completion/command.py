@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vmqos complete``: cliff's own command, whose functions complete VMs too."""
+"""``vmqos complete``: cliff's own command, whose functions complete VMs, and words of options, too."""
 
 from __future__ import annotations
 

@@ -42,12 +42,15 @@ _TAIL = """\
 
 _VM_FUNCTION = """\
 _{function}_with_vms() {{
-  local -A argument named uuids flavors others
+  local -A argument named uuids flavors others choices
+  local -a several
   argument=({argument})
   named=({named})
   uuids=({uuids})
   flavors=({flavors})
   others=({others})
+  choices=({choices})
+  several=({several})
 
   local command word kind=
   local -a whom
@@ -70,6 +73,17 @@ _{function}_with_vms() {{
     (( at++ ))
   done
   local before=$words[CURRENT-1]
+  # Behind an option that takes several words, each is one of its.
+  local -i last=CURRENT-1
+  while (( last > at )) && [[ $words[last] != -* ]]; do
+    (( last-- ))
+  done
+  (( ! ${{several[(Ie)$command $words[last]]}} )) || before=$words[last]
+  local chosen="$command $before"
+  if (( ${{+choices[$chosen]}} )) && [[ $PREFIX != -* ]]; then
+    compadd -- ${{=choices[$chosen]}}
+    return
+  fi
   if [[ " $named[$command] " == *" $before "* ]]; then
     kind=names
   elif [[ " $uuids[$command] " == *" $before "* ]]; then
@@ -126,6 +140,7 @@ def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
     :param vms: the places of each command that has some, by the command's words.
     :param shared: those of the options that all commands share, none of which takes a VM.
     """
+    choices = [(command, *choice) for command, places in vms.items() for choice in places.choices.items()]
     return _VM_FUNCTION.format(
         function=name.replace("-", "_"),
         name=name,
@@ -137,6 +152,8 @@ def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
         uuids=_table({command: " ".join(places.uuids) for command, places in vms.items()}),
         flavors=_table({command: " ".join(places.flavors) for command, places in vms.items()}),
         others=_table({command: " ".join(places.others) for command, places in vms.items()}),
+        choices=_table({f"{command} {option}": " ".join(words) for command, option, words in choices}),
+        several=" ".join(f"'{command} {option}'" for command, places in vms.items() for option in places.several),
     )
 
 

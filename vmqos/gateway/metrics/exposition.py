@@ -24,6 +24,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from vmqos.gateway.health import OpenStackHealth
 from vmqos.gateway.metrics import old_names
 from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
@@ -75,6 +76,10 @@ _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
 
+SAME_MOMENT = 0.5
+"""Seconds by which two moments differ at least: more than it takes to ask the agent for all that a scrape tells."""
+
+
 class _VmLabels:
     """The labels that say which VM a sample is about.
 
@@ -90,6 +95,27 @@ class _VmLabels:
         return [vm["uuid"], *old_names.values(vm)] if self._old else [vm["uuid"]]
 
 
+class _Moments:
+    """Moments that stay the same from one scrape to the next where they are.
+
+    The agent tells ages, and some milliseconds pass between its look at the clock and the gateway's: the moment that
+    follows would be another one with each scrape.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def same(self, name: str, moment: float) -> float:
+        """The moment that was told before if that is less than :data:`SAME_MOMENT` away, else this one.
+
+        :param moment: in seconds since 1970.
+        """
+        if abs(moment - self._told.get(name, moment)) < SAME_MOMENT:
+            return self._told.setdefault(name, moment)
+        self._told[name] = moment
+        return moment
+
+
 class HostCollector(Collector):
     """One host's metrics.
 
@@ -103,7 +129,9 @@ class HostCollector(Collector):
         self._labels = _VmLabels(old_metrics)
         self._remote = RemoteCounters()
         self._rising = RisingCounters()
+        self._energy = RisingCounters(from_zero=True)
         self._default_group = DefaultGroupTraffic()
+        self._moments = _Moments()
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -115,7 +143,7 @@ class HostCollector(Collector):
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
         remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
         moved = self._default_group.update(told.telemetry["host"]["caches"]) if told.telemetry is not None else {}
-        yield from _of_agent(told.health)
+        yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
@@ -130,7 +158,9 @@ class HostCollector(Collector):
         if told.telemetry is not None:
             yield from _of_vms(told, remote, self._labels)
             yield from _of_host(told.telemetry, moved)
-            yield from _of_groups(told.telemetry["host"].get("groups", {}), self._rising)
+            groups = told.telemetry["host"].get("groups", {})
+            yield from _of_groups(groups, self._rising)
+            yield from _of_groups_energy(groups, self._energy)
         if told.hardware is not None:
             yield from _of_hardware_events(told.hardware, told.vms)
         if told.neighbours is not None:
@@ -139,10 +169,11 @@ class HostCollector(Collector):
             yield from old_names.collect(told, remote, moved)
 
 
-def _of_agent(health: contract.Health) -> Iterator[Metric]:
+def _of_agent(health: contract.Health, moments: _Moments) -> Iterator[Metric]:
     resctrl, libvirt, passes = health["resctrl"], health["libvirt"], health["pass_seconds"]
     can_read = bool(resctrl["mounted"]) and not resctrl["error"]
     answers = libvirt["connected"] and libvirt["unanswered"] is None
+    yield _agent_up(True)
     yield InfoMetricFamily("vmqos_agent", "The agent's version.", {"version": health["version"]})
     yield GaugeMetricFamily("vmqos_resctrl_up", "Whether resctrl could be read in the last pass.", can_read)
     yield GaugeMetricFamily("vmqos_libvirt_up", "Whether libvirt is connected and answers.", answers)
@@ -159,9 +190,35 @@ def _of_agent(health: contract.Health) -> Iterator[Metric]:
     for part, name, text in _MOMENTS:
         age = health["ages"][part]
         # What was never done is told as if the agent had done it at its start, so that an alert finds it.
-        yield GaugeMetricFamily(name, text, now - (health["uptime_seconds"] if age is None else age))
+        ago = health["uptime_seconds"] if age is None else age
+        yield GaugeMetricFamily(name, text, moments.same(part, now - ago))
     unserved = len(health["unserved"])
     yield GaugeMetricFamily("vmqos_vms_unserved", "VMs that libvirt lists and the agent does not serve.", unserved)
+
+
+def _agent_up(answers: bool) -> Metric:
+    return GaugeMetricFamily("vmqos_agent_up", "Whether the agent answers the gateway.", answers)
+
+
+class WithoutAgent(Collector):
+    """What there is to tell of a host whose agent does not answer.
+
+    :param openstack: what is known of OpenStack's services.
+    """
+
+    def __init__(self, openstack: OpenStackHealth) -> None:
+        self._openstack = openstack
+
+    def describe(self) -> Iterable[Metric]:
+        """See :class:`HostCollector`."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        yield _agent_up(False)
+        yield from _of_placement(self._openstack.placement())
+        yield from _of_nova(self._openstack.nova())
+        yield from _of_notifications(self._openstack.notifications())
 
 
 def _of_resctrl(resctrl: contract.ResctrlHealth) -> Iterator[Metric]:
@@ -503,6 +560,24 @@ def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCoun
     for (_, *values), bytes_so_far in rising.update(moved).items():
         traffic.add_metric(values, bytes_so_far)
     yield from (family for family in (occupancy, traffic) if family.samples)
+
+
+def _of_groups_energy(groups: Mapping[str, contract.GroupTelemetry], energy: RisingCounters) -> Iterator[Metric]:
+    """What control groups that are no VM's use, where packages count: with the VMs it is all that the cores use."""
+    family = CounterMetricFamily(
+        "vmqos_group_core_energy_joules",
+        "Energy that a control group's tasks used in CPU cores, without the VMs that are monitored in it.",
+        labels=("group", "owner", "package"),
+    )
+    used: dict[Key, float | None] = {}
+    for shown, group in {neutralise(name): group for name, group in groups.items()}.items():
+        # An earlier agent does not tell this.
+        for package, counts in group.get("packages", {}).items():
+            used[group["generation"], shown, group["owner"], package] = counts.get("core_energy")
+    for (_, *values), joules in energy.update(used).items():
+        family.add_metric(values, joules)
+    if family.samples:
+        yield family
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:

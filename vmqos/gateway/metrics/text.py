@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -13,13 +14,16 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
+from vmqos.daemon.log_once import LogOnce
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.gateway.metrics.agent_answers import Answers
-from vmqos.gateway.metrics.exposition import HostCollector
+from vmqos.gateway.metrics.exposition import HostCollector, WithoutAgent
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError, NotOurApi
+
+LOG = logging.getLogger(__name__)
 
 SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs."""
@@ -69,7 +73,11 @@ class Metrics:
         # The registry asks its collectors in this order: the agent's PID comes with its health.
         self._registry.register(HostCollector(self._ask, old_metrics))
         ProcessCollector(pid=lambda: self._pid, registry=self._registry)
-        ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
+        own = ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
+        self._without_agent = CollectorRegistry(auto_describe=False)
+        self._without_agent.register(WithoutAgent(openstack))
+        self._without_agent.register(own)
+        self._once = LogOnce(LOG)
         self._lock = threading.Lock()
         self._made: dict[str, tuple[float, bytes]] = {}
         self._lines: tuple[str, KnownLines] | None = None
@@ -77,8 +85,10 @@ class Metrics:
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
 
+        Where the agent does not answer, the text says so: nothing else lets Prometheus tell an agent that is gone from
+        a gateway that is.
+
         :param accept: the request's ``Accept`` header.
-        :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer.
         """
         encode, content_type = _encoder(accept)
         with self._lock:
@@ -86,12 +96,26 @@ class Metrics:
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
                 try:
-                    text = self._known_lines(encode, content_type).text(self._registry)
-                except (LookupError, TypeError, ValueError, OverflowError) as error:
-                    problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
-                    raise NotOurApi(socket=self._agent.socket, problem=problem) from error
+                    text = self._make(encode, content_type)
+                except LocalApiError as error:
+                    # Where there is no answer at all, AgentWatch logs that.
+                    if error.is_answer or isinstance(error, NotOurApi):
+                        self._once.log(logging.WARNING, "agent", "there are no metrics of the agent: %s", error)
+                    return content_type, encode(self._without_agent)
+                self._once.end("agent")
                 self._made[content_type] = time.monotonic(), text
         return content_type, text
+
+    def _make(self, encode: Encode, content_type: str) -> bytes:
+        """The text of all that the agent answers.
+
+        :raises vmqos.local_api.exceptions.LocalApiError: if it does not answer, or nothing that metrics can be made of.
+        """
+        try:
+            return self._known_lines(encode, content_type).text(self._registry)
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
+            raise NotOurApi(socket=self._agent.socket, problem=problem) from error
 
     def _known_lines(self, encode: Encode, content_type: str) -> KnownLines:
         """What writes that format. Of one format alone lines are kept: most hosts are scraped in no other."""

@@ -222,11 +222,24 @@ class _Look:
         if self.counts.are_numbers:
             columns = [cast(Sequence[int], self.counts.column(at)) for at in range(self.shape.count)]
             left = [max(column[number] - sum(map(column.__getitem__, inside)), 0) for column in columns]
-            return GroupReading(self.generation(number), self.shape.decode(left)[0])
-        # The kernel adds nothing for a VM in it that has no hardware counter.
-        parts = [[0 if value is Missing.UNASSIGNED else value for value in self.values(one)] for one in inside]
-        values = without(self.values(number), parts)
-        return GroupReading(self.generation(number), self.shape.decode(values)[0])
+            return self._group_reading(number, left)
+        values = without(self.values(number), [self._added_to_its_group(one) for one in inside])
+        return self._group_reading(number, values)
+
+    def _added_to_its_group(self, number: int) -> list[Value]:
+        """What the kernel adds to a control group's counters for a VM in it.
+
+        That is nothing where the VM has no hardware counter, or where a package has not heard of it.
+        """
+        values: list[Value] = [0 if value is Missing.UNASSIGNED else value for value in self.values(number)]
+        for at in self.shape.of_packages:
+            if values[at] is Missing.UNAVAILABLE:
+                values[at] = 0
+        return values
+
+    def _group_reading(self, number: int, values: Sequence[Value]) -> GroupReading:
+        caches, _, _, packages = self.shape.decode(values)
+        return GroupReading(self.generation(number), caches, packages)
 
     def vm(self, uuid: str, number: int) -> VmReading:
         """One VM's reading: the sum of both its groups where it has two."""

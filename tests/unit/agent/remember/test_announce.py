@@ -69,8 +69,27 @@ def test_a_reason_that_says_something_else_is_logged_and_is_no_event(caplog: pyt
     assert "VMQOS_EVENT" not in fields
 
 
-@pytest.mark.parametrize("after", [PENDING, None])
-def test_what_did_not_change_and_a_vm_that_is_gone_are_not_logged(
-    caplog: pytest.LogCaptureFixture, after: VmRecord | None
+def test_what_did_not_change_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assert told(caplog, PENDING, PENDING) == []
+
+
+def test_a_vm_that_has_ended_is_logged_with_the_number_of_its_event(caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"VMQOS_VM": UUID, "VMQOS_STATE": "ended", "VMQOS_EVENT": "3"}
+    assert told(caplog, PENDING, None) == [("INFO", f"VM {UUID} (instance-1): ended, was pending", fields)]
+
+
+def test_what_fails_of_the_host_and_works_again_is_logged_with_the_number_of_its_event(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert told(caplog, PENDING, after) == []
+    log, well, ill = EventLog(), Seen(troubles={"libvirt": ""}), Seen(troubles={"libvirt": "no answer"})
+    with caplog.at_level(logging.INFO):
+        for before, after in ((Seen(), well), (well, ill), (ill, well)):
+            announce({}, {}, log.add(between(before, after)))
+    assert [(record.levelname, record.message, record.journal_fields) for record in caplog.records] == [  # type: ignore[attr-defined]
+        (
+            "WARNING",
+            "libvirt: fails: no answer",
+            {"VMQOS_PART": "libvirt", "VMQOS_STATE": "fails", "VMQOS_EVENT": "1"},
+        ),
+        ("INFO", "libvirt: works again", {"VMQOS_PART": "libvirt", "VMQOS_STATE": "works", "VMQOS_EVENT": "2"}),
+    ]

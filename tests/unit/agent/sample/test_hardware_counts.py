@@ -183,7 +183,7 @@ def test_a_host_without_hardware_events_is_said_once_and_not_asked_all_the_time(
         looks = [counts.newest() for _ in range(3)]
     assert looks[0] is looks[2]
     why = "this kernel gives no hardware events, as in most virtual machines"
-    assert (looks[0].unavailable, looks[0].vms) == (why, {})
+    assert (looks[0].unavailable, looks[0].unavailable_code, looks[0].vms) == (why, "no-events", {})
     assert [record.message for record in caplog.records] == [f"hardware events are not counted: {why}"]
 
 
@@ -365,7 +365,8 @@ def test_the_operator_can_switch_them_off(
     try:
         look = counts.newest()
         assert bool(look.vms) == wanted
-        assert look.unavailable == ("" if wanted else hardware_counts.SWITCHED_OFF)
+        assert look.unavailable == ("" if wanted else "they are switched off: [telemetry] hardware_events is false")
+        assert look.unavailable_code == ("" if wanted else "switched-off")
         assert bool(perf.descriptors) == wanted
     finally:
         counts.stop()
@@ -377,4 +378,6 @@ def test_an_agent_without_the_capability_does_not_try(
     boot()
     monkeypatch.setattr(hardware_counts.hardware_events, "may_count", lambda: False)
     perf.refuses[0] = errno.ENOENT
-    assert "the agent lacks CAP_PERFMON" in make().newest().unavailable
+    look = make().newest()
+    assert "the agent lacks CAP_PERFMON" in look.unavailable
+    assert look.unavailable_code == "no-capability"

@@ -67,7 +67,14 @@ def test_a_vm_that_is_not_counted_has_a_reason_and_no_number() -> None:
 
 
 def test_before_the_first_look_there_is_nothing() -> None:
-    assert told(Look()) == {"taken_at": None, "interval": 2.0, "age_seconds": None, "unavailable": "", "vms": {}}
+    assert told(Look()) == {
+        "taken_at": None,
+        "interval": 2.0,
+        "age_seconds": None,
+        "unavailable": "",
+        "unavailable_code": "",
+        "vms": {},
+    }
 
 
 GREW = Reading(3000)
@@ -86,8 +93,9 @@ def packages(*uuids: str, events: tuple[str, ...] = (CYCLES,), last: Reading = G
 
 
 def test_where_perf_counts_nothing_the_cycles_are_those_of_the_packages_and_the_reason_stays() -> None:
-    found = told(Look(1.0, 1000.0, unavailable=PERF_CANNOT), packages("u"))
+    found = told(Look(1.0, 1000.0, unavailable=PERF_CANNOT, unavailable_code="no-events"), packages("u"))
     of_vm = found["vms"]["u"]
+    assert found["unavailable_code"] == "no-events"
     assert found["unavailable"] == "" and 1 <= found["age_seconds"] < 60
     assert of_vm["counts"] == {"cycles": 3000, "instructions": None, "cache_references": None, "cache_misses": None}
     assert of_vm["rates"]["cycles"] == pytest.approx(1000, rel=0.01) and of_vm["rates"]["instructions"] is None

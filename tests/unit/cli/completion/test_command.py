@@ -19,9 +19,13 @@ def test_the_places_of_vms_are_those_that_the_parser_has() -> None:
     parser.add_argument("--flavor", metavar="FLAVOR")
     parser.add_argument("-d", "--delay", metavar="SECONDS")
     parser.add_argument("--once", action="store_true")
+    parser.add_argument("--state", metavar="STATE", nargs="+", choices=("kept", "none"))
+    parser.add_argument("--sort", choices=("name",))
+    parser.add_argument("--odd", choices=("$(reboot)",))
     found = places.of_parser(parser)
     assert (found.is_argument, found.named, found.uuids) == (True, ("--neighbor-vm", "-n"), ("--vm",))
-    assert (found.flavors, found.others) == (("--flavor",), ("-d", "--delay"))
+    assert (found.flavors, found.others) == (("--flavor",), ("-d", "--delay", "--state", "--sort", "--odd"))
+    assert (found.choices, found.several) == ({"--state": ("kept", "none"), "--sort": ("name",)}, ("--state",))
     assert not places.of_parser(argparse.ArgumentParser()).any
 
 
@@ -81,13 +85,36 @@ def asked_by_zsh(typed: str, run: Run) -> str:
         ("vmqos --socket /run/a --no-color vm show", "--socket /run/a vm names"),
         ("vmqos --socket=/run/a --config-file b top", "--socket=/run/a --config-file b vm names"),
         ("vmqos --socket", ""),
-        ("vmqos top --sort", ""),
+        ("vmqos top --delay", ""),
+        ("vmqos vm list kept", ""),
     ],
 )
 def test_a_shell_asks_for_the_vms_where_one_is_to_be_named(typed: str, asked: str, run: Run) -> None:
     in_bash = asked_by_bash(typed, run)
     assert in_bash == (f"{asked} --bash=" if asked else "")
     assert asked_by_zsh(typed, run) == asked
+
+
+STATES = "kept pending degraded none"
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("vmqos vm list --state", STATES),
+        ("vmqos vm list --long --state kept", STATES),
+        ("vmqos vm list --flavor m1 --state kept pending", STATES),
+        ("vmqos --socket /run/a vm list --state", STATES),
+        ("vmqos vm list --state kept --long", ""),
+        ("vmqos vm list --state kept -f json", ""),
+        ("vmqos --log-file vm vm list -c --state", STATES),
+        ("vmqos top --once --format", "table csv json"),
+        ("vmqos top --format csv", "vm names"),
+    ],
+)
+def test_a_word_of_an_option_that_takes_one_of_some_is_completed(typed: str, words: str, run: Run) -> None:
+    assert asked_by_bash(typed, run).split() == [*words.split(), *(["--bash="] if words == "vm names" else [])]
+    assert asked_by_zsh(typed, run).split() == words.split()
 
 
 def test_another_name_of_the_program_is_completed_too(run: Run) -> None:

@@ -205,6 +205,16 @@ def test_the_age_of_each_part_is_told_and_how_many_vms_are_not_served(scrape):
     assert found.value("vmqos_vms_unserved") == 2
 
 
+def test_a_moment_is_the_same_in_every_scrape_until_the_part_has_done_its_work_again(new_scrape):
+    name, found = "vmqos_last_pass_timestamp_seconds", []
+    # The age is of some milliseconds before. After the fourth scrape there is a pass, and a second later another one.
+    for now, age in ((5000, 0.5), (5015.004, 15.5), (5029.998, 30.497), (5045.3, 45.5), (5046, 0.5), (5046.6, 0.1)):
+        with at(now):
+            health = {**TOLD.health, "ages": {**TOLD.health["ages"], "pass": age}}
+            found.append(new_scrape(snapshot(), replace(TOLD, health=health)).value(name))
+    assert found == [4999.5, 4999.5, 4999.5, 4999.5, 5045.5, 5046.5]
+
+
 def test_without_resctrl_the_states_are_told_and_no_counter_is_0(scrape):
     no_room = {"groups": {}, "closids": 0, "closids_used": 0, "rmids": 0, "rmids_used": 0}
     lost = {**HEALTH["resctrl"], **no_room, "mounted": False, "error": "not mounted"}
@@ -342,6 +352,24 @@ def test_a_group_never_counts_back_unless_it_is_another_group(new_scrape):
         scraped = new_scrape(snapshot(host=replace(HOST, groups=groups)))
         found.append(scraped.value("vmqos_group_memory_traffic_bytes_total", group="", owner="default", cache="0"))
     assert found == [100, 100, None, 100, 101, 5]
+
+
+def test_the_energy_of_each_group_is_a_counter_by_package_that_begins_at_0_and_never_goes_back(new_scrape):
+    found = []
+    for generation, joules in (("1", 5e6), ("1", 5e6 + 2.5), ("1", 5e6 + 2), ("1", None), ("1", 5e6 + 4), ("2", 9e6)):
+        counted = {"core_energy": Reading(joules) if joules is not None else Reading.none(Missing.ERROR)}
+        nothing = {"core_energy": Reading.none(Missing.UNAVAILABLE)}
+        groups = {"": GroupReading(generation, vm((4, 7, 7)).caches, {0: counted, 1: nothing})}
+        scraped = new_scrape(snapshot(host=replace(HOST, groups=groups)))
+        found.append(scraped.of("vmqos_group_core_energy_joules_total"))
+    where = (("group", ""), ("owner", "default"), ("package", "0"))
+    assert found == [{where: value} if value is not None else {} for value in (0, 2.5, 2.5, None, 4, 0)]
+    assert "# TYPE vmqos_group_core_energy_joules_total counter" in scraped.text
+
+
+def test_where_packages_count_nothing_no_group_has_energy(new_scrape):
+    groups = {"": GroupReading("1", vm((4, 7, 7)).caches)}
+    assert "energy" not in new_scrape(snapshot(host=replace(HOST, groups=groups))).text
 
 
 def test_cycles_of_packages_say_so_and_do_not_meet_the_instructions_of_perf(new_scrape):

@@ -21,3 +21,11 @@ def test_a_counter_that_is_gone_is_forgotten_and_another_one_is_its_own() -> Non
     rising.update({("a", "1"): 5.0})
     assert rising.update({("a", "2"): 1.0}) == {("a", "2"): 1.0}
     assert rising.update({("a", "1"): 2.0}) == {("a", "1"): 2.0}
+
+
+def test_a_counter_that_begins_at_0_tells_what_it_grew_since_it_was_first_seen() -> None:
+    rising = RisingCounters(from_zero=True)
+    assert rising.update({("a",): None}) == {}
+    assert [rising.update({("a",): value}).get(("a",)) for value in (500.0, 503.0, None, 501.0)] == [0, 3, None, 3]
+    assert rising.update({("b",): 7.0}) == {("b",): 0}
+    assert rising.update({("a",): 600.0}) == {("a",): 0}

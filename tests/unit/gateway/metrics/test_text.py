@@ -39,7 +39,7 @@ from vmqos.gateway.metrics import text
 from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError
 from vmqos.telemetry import VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
@@ -229,11 +229,37 @@ def test_a_scrape_without_counters_is_answered_all_the_same() -> None:
     assert text.count("vmqos_vm_telemetry_missing{") == text.count('reason="no-sweep"') / 2 == 3
 
 
-def test_without_an_agent_there_is_no_text() -> None:
-    with pytest.raises(AgentNotRunning):
-        scrape(PlayedAgent(counters=AgentNotRunning(socket="/run/vmqos/gateway.sock")))
-    with pytest.raises(AgentFailed):
-        scrape(PlayedAgent(counters=AgentFailed(status=500, text="a defect")))
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (AgentNotRunning(socket="/run/a"), []),
+        (AgentFailed(status=500, text="a defect"), ["a defect"]),
+    ],
+)
+def test_without_an_agent_the_text_says_so_and_what_the_gateway_itself_knows(
+    error: LocalApiError, logged: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = counting()
+    openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
+    made = Metrics(agent, openstack)  # type: ignore[arg-type]
+    assert values(made.answer("")[1])["vmqos_agent_up"] == 1
+    agent.counters = error
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "SHARED_FOR", 0.0)
+        for _ in range(2):
+            content_type, told = made.answer("application/openmetrics-text; version=1.0.0")
+        assert content_type.startswith("application/openmetrics-text") and told.endswith(b"# EOF\n")
+        told = made.answer("")[1]
+    names = {name.partition("{")[0] for name in values(told)}
+    assert values(told)["vmqos_agent_up"] == 0 and b"# TYPE vmqos_agent_up gauge" in told
+    assert {"vmqos_placement_up", "vmqos_nova_up", "vmqos_gateway_notifications_up"} <= names
+    assert "vmqos_gateway_process_start_time_seconds" in names
+    assert not [name for name in names if name.startswith(("vmqos_vm", "vmqos_last", "process_"))]
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == logged, "once, and by AgentWatch else"
+    agent.counters = NOT_READ
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "SHARED_FOR", 0.0)
+        assert values(made.answer("")[1])["vmqos_agent_up"] == 1
 
 
 def test_each_part_tells_its_age_and_what_was_never_done_is_as_old_as_the_agent() -> None:
@@ -325,14 +351,15 @@ def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])
-def test_answers_that_no_metrics_can_be_made_of_are_told_to_be_none_of_our_api(
-    broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_an_agent_of_whose_answers_no_metrics_can_be_made_does_not_answer(
+    broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = PlayedAgent()
     (first, *others) = agent.vms()
     monkeypatch.setattr(PlayedAgent, "vms", lambda self: [{**first, "bandwidth": {"0": 1}, **broken}, *others])
-    with pytest.raises(NotOurApi, match="no metrics can be made of its answers"):
-        scrape(agent)
+    assert values(scrape(agent))["vmqos_agent_up"] == 0
+    (record,) = caplog.records
+    assert "no metrics can be made of its answers" in record.message
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,23 @@ def test_a_vm_in_two_control_groups_is_the_sum_of_what_both_counted_since(tree, 
     assert found.totals[CYCLES] == Reading(90) and found.since is not None
 
 
+@COUNTING_PACKAGES
+def test_what_packages_count_for_a_control_group_is_without_the_vms_in_it(tree, make_sweeper):
+    """The kernel adds what it has of the VMs, and that of a VM's RMID from before its group, too."""
+    group, idle = tree.vm(ONE), tree.vm(TWO)
+    sweeper = make_sweeper(tree, control_groups=True)
+    for own, of_vm in ((50, 10**9), (80, 10**9 + 5)):
+        tree.set_package(group, CYCLES, of_vm, 0)
+        tree.set_package(tree.root, CYCLES, own + of_vm, 0)
+        tree.set_package(tree.root, CYCLES, own, 1)
+        packages = sweeper.sweep().host.groups[""].packages
+        assert [packages[package][CYCLES] for package in (0, 1)] == [Reading(own), Reading(own)]
+    tree.remove(group)
+    tree.remove(idle)
+    tree.set_package(tree.root, CYCLES, 90, 0)
+    assert sweeper.sweep().host.groups[""].packages[0][CYCLES] == Reading(90)
+
+
 def test_nodes_are_read_when_asked_for_and_the_caches_stay_the_sums(tmp_path_factory, make_sweeper):
     tree = Tree(tmp_path_factory.mktemp("snc"), nodes=2)
     group = tree.vm(ONE, llc_occupancy=30)
