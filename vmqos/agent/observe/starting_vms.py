@@ -91,15 +91,17 @@ class StartWatch:
             except EventsLost:
                 self._once.log(logging.INFO, "lost", "not all is known of %s: it is watched anew", self._run_dir)
             except OSError as error:
-                self.last_error = f"{self._run_dir} can't be watched: {error.strerror}"
-                self._once.log(logging.INFO, "watch", "%s", self.last_error)
-                with self._worker.condition:
-                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
+                self._wait_after(logging.INFO, error.strerror or str(error))
             except Exception as error:
                 # Whatever it is, the next VM's start must be watched all the same.
-                self._once.log(logging.ERROR, "watch", "%s can't be watched: %s", self._run_dir, error, error=error)
-                with self._worker.condition:
-                    self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
+                self._wait_after(logging.ERROR, str(error), error)
+
+    def _wait_after(self, level: int, why: str, error: Exception | None = None) -> None:
+        """Tell why the directory can't be watched, and wait until it is tried again."""
+        self.last_error = f"{self._run_dir} can't be watched: {why}"
+        self._once.log(level, "watch", "%s", self.last_error, error=error)
+        with self._worker.condition:
+            self._worker.condition.wait_for(lambda: self._worker.ends, RETRY)
 
     def _follow(self) -> None:
         watch = DirectoryWatch(self._run_dir)
