@@ -190,8 +190,8 @@ PARTS = (
     *(f"{LONG_PART}-{guest}" for guest in CORE),
     *(f"{name}-{kernel}" for name in MACHINES for kernel in KERNELS if f"{name}-{kernel}" not in CORE),
 )
-"""The parts of the tests in guests, for the option ``--guests``: each test is in one of them. ``long`` has the long tests
-that need no guest, or start one for themselves."""
+"""The parts of the tests in guests, for the option ``--guests``: each test is in one of them. ``long`` has the long
+tests that need no guest, or start one for themselves."""
 
 
 def machine(name: str) -> Machine:
