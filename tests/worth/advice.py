@@ -37,6 +37,11 @@ def advice(results: Mapping[str, Any]) -> str:
     def longer(case: str) -> str:
         return f"{results['compression'][case]['slower']:.0%}"
 
+    limits = results["memory_limit"]["victims"]["streams"]
+
+    def times(vcpus: str, limit: str) -> str:
+        return f"{limits['beside'][vcpus][limit]['cycles'] / limits['alone']['cycles']:.1f} times"
+
     pieces = {
         "Cap those who stream, first.": (
             "``hw:cache_ways=2`` with ``hw:cache_policy=shared`` on the flavor of batch VMs takes one class for all "
@@ -59,6 +64,12 @@ def advice(results: Mapping[str, Any]) -> str:
             "What a VM does not use of its ways, no other VM can use. Ways for each VM by itself change the throughput "
             f"of the mixes by {gain(EVENLY)} on average where they are divided evenly, and by {gain(BY_NEED)} where "
             "they are divided by need (`Sharing done well: mixes of VMs`_)."
+        ),
+        "Limit memory bandwidth where ways don't help, and count vCPUs.": (
+            f"Beside 20 vCPUs that stream, a VM that streams takes {times('20', 'none')} as long as alone with ways of "
+            f"its own, and {times('20', '30 %')} with ``hw:mem_bandwidth_percent=30`` on its neighbour. A percentage "
+            f"is one of each vCPU: beside 40 with the same it is {times('40', '30 %')}, and {times('40', 'MB/s')} with "
+            "a limit in MB/s, where the host has that (`A limit of memory bandwidth`_)."
         ),
         "Lock memory for what must not be late even once.": (
             "A handler that rests loses its lines to the VMs that are busy "

@@ -45,10 +45,12 @@ What the model leaves out
   nanosecond for an instruction, 20 ns for a line from the L3, 90 ns for one from memory, and nothing overlaps.  So
   a program that only waits for memory suffers more here than on a processor that waits for ten lines at once.
 * *Who is how fast.*  Each VM makes its accesses as fast as the emulation lets it, whether they miss or not.  A
-  neighbour that waits for memory would read fewer lines meanwhile, and do less damage.
+  neighbour that waits for memory would read fewer lines meanwhile, and do less damage.  In the sections that need no
+  guest, it does wait.
 * *Prefetchers*, which help those who stream and disturb the others.
 * *Memory's own bandwidth*: lines cost the same however many are fetched.  In the literature part of a neighbour's
-  damage is done there, where ways don't help and ``hw:mem_bandwidth_percent`` does.
+  damage is done there, where ways don't help and ``hw:mem_bandwidth_percent`` does.  `A batch VM in one way, with
+  memory's bandwidth in it`_ and `A limit of memory bandwidth`_ have a channel to memory, without a guest.
 * *Replacement* is LRU.  Real caches guess, and keep some of a stream out by themselves.
 * *Size*: 4 MiB, in which VMs' working sets of a few hundred KiB are what some MiB are in a real one."""
 

@@ -13,11 +13,13 @@ import pytest
 from tests.kernel.cachemodel.counts import Counts, Served
 from tests.worth import cost, page, sections
 from tests.worth.__main__ import GUESTS, NATIVE, PAGE, PLOTS, RESULTS, found_in
-from tests.worth.experiments import mixes
+from tests.worth.experiments import batch_channel, memory_limit, mixes
 from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
+from tests.worth.sections import batch_channel as batch_channel_section
 from tests.worth.sections import guest_mixes as guest_mixes_section
 from tests.worth.sections import latencies
+from tests.worth.sections import memory_limit as memory_limit_section
 from tests.worth.sections import mixes as mixes_section
 from tests.worth.sections import neighbours as neighbours_section
 from tests.worth.sections.guest_mixes import NO_PMU, PMU_OF_THE_L3
@@ -179,6 +181,117 @@ def test_what_holds_is_said_so_and_what_does_not() -> None:
     assert [claim.text for claim in spoilt.claims if not claim.holds] == [held.claims[1].text]
     assert re.search(r"more\s+seldom\.\s+\*\*Does\s+not\s+hold\s+here\.\*\*", page.rst(spoilt))
     assert "Does not hold" not in page.rst(held)
+
+
+def test_of_memorys_channel_the_tree_has_what_a_run_finds(results: dict[str, Any]) -> None:
+    found = results["memory_limit"]
+    for vcpus in (10, 20):
+        again = memory_limit.beside("follows pointers", vcpus, found["draw"])
+        then = found["victims"]["follows pointers"]["beside"][str(vcpus)]
+        assert list(again) == list(then)
+        for limit, one in again.items():
+            assert one == pytest.approx(then[limit], rel=0.02, abs=0.1), (vcpus, limit)
+    once = batch_channel.cases("does not fit", 1, "8 GB/s", batch_channel.draw())
+    before = results["batch_channel"]["does not fit"]["1"]["8 GB/s"]
+    assert list(once) == list(before)
+    for case, one in once.items():
+        assert one == pytest.approx(before[case], rel=0.02, abs=0.01), case
+
+
+def test_a_limited_vm_moves_what_its_limit_allows_and_all_vms_together_what_memory_does(
+    results: dict[str, Any],
+) -> None:
+    found = results["memory_limit"]
+    draw, channel = found["draw"], found["channel"]
+    for victim, of in found["victims"].items():
+        for vcpus, by in of["beside"].items():
+            most = {"none": draw, "50 %": 0.5 * draw, "30 %": 0.3 * draw, "MB/s": 0.5 * channel / int(vcpus)}
+            for limit, one in by.items():
+                allowed = int(vcpus) * most[limit]
+                own = batch_channel.LINE / one["cycles"]
+                assert one["moved"] <= 1.01 * allowed and one["moved"] + own <= 1.001 * channel
+                # It gets less than it is allowed to only if memory moves no more.
+                assert one["moved"] > 0.99 * allowed or one["moved"] + own > 0.99 * channel, (victim, vcpus, limit)
+                # The victim takes so long because its lines wait, and for no other reason.
+                alone = of["alone"]["cycles"]
+                waits = one["waited"] / memory_limit.VICTIMS[victim].overlap
+                assert one["cycles"] == pytest.approx(alone + waits, rel=0.02), (victim, vcpus, limit)
+                assert one["miss_ratio"] == 1.0
+
+
+def limits(cycles: dict[tuple[str, str], float], moved: float) -> dict[str, Any]:
+    """Results of one victim that takes 100 cycles alone, with so many by vCPUs and limit, or else 100.
+
+    :param moved: by a neighbour with 50 %, of what it moves without a limit.
+    """
+    return {
+        "channel": 16.0,
+        "draw": 1.7,
+        "victims": {
+            "streams": {
+                "alone": {"cycles": 100.0},
+                "beside": {
+                    vcpus: {
+                        limit: {
+                            "cycles": cycles.get((vcpus, limit), 200.0 if limit == "none" else 100.0),
+                            "moved": 16.0 * moved if limit == "50 %" else 16.0,
+                        }
+                        for limit in ("none", "50 %", "30 %", "MB/s")
+                    }
+                    for vcpus in ("10", "20", "40")
+                },
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("cycles", "moved", "held"),
+    [
+        ({("40", "30 %"): 200.0}, 1.0, [True, True, True, True, True]),
+        ({("20", "none"): 105.0}, 1.0, [False, True, True, False, True]),
+        ({}, 0.8, [True, False, True, False, True]),
+        ({("20", "30 %"): 160.0}, 1.0, [True, True, False, False, True]),
+        ({("10", "MB/s"): 160.0}, 1.0, [True, True, True, False, False]),
+    ],
+)
+def test_of_a_limit_of_bandwidth_it_is_told_what_it_undoes(
+    cycles: dict[tuple[str, str], float], moved: float, held: list[bool]
+) -> None:
+    made = memory_limit_section.section(limits(cycles, moved))
+    assert [claim.holds for claim in made.claims] == held
+
+
+def batches(capped: float, limited: float, moved: float) -> dict[str, Any]:
+    """Results of a benchmark with 100 MB/s beside a batch VM that is free, and with these beside one that is not."""
+    speeds = {"free": 100.0, "one way": capped, "one way, limited": limited}
+    one = {
+        case: {
+            "mb_per_second": speed,
+            "miss_ratio": 1.0,
+            "batch_miss_ratio": 1.0,
+            "batch_moved": 5.0 if case == "free" else 5.0 * moved,
+        }
+        for case, speed in speeds.items()
+    }
+    return {
+        size: {vcpus: {"any number": one, "8 GB/s": one} for vcpus in ("1", "4")} for size in ("fits", "does not fit")
+    }
+
+
+@pytest.mark.parametrize(
+    ("capped", "limited", "moved", "held"),
+    [
+        (141.0, 150.0, 1.0, [True, True, True, True, True]),
+        (105.0, 150.0, 1.0, [False, False, False, True, True]),
+        (141.0, 105.0, 0.8, [True, True, True, False, False]),
+    ],
+)
+def test_of_the_batch_vm_beside_the_channel_it_is_told_what_gains(
+    capped: float, limited: float, moved: float, held: list[bool]
+) -> None:
+    made = batch_channel_section.section(batches(capped, limited, moved))
+    assert [claim.holds for claim in made.claims] == held
 
 
 def test_weighed_time_counts_instructions_and_lines() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.worth.section import Section
 from tests.worth.sections import (
+    batch_channel,
     bench,
     capped_batch,
     compression,
@@ -16,6 +17,7 @@ from tests.worth.sections import (
     halves,
     jitter,
     leaving,
+    memory_limit,
     mixes,
     neighbours,
     pseudo_locked,
@@ -27,6 +29,8 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "bench": bench.section,
     "compression": compression.section,
     "capped_batch": capped_batch.section,
+    "batch_channel": batch_channel.section,
+    "memory_limit": memory_limit.section,
     "halves": halves.section,
     "jitter": jitter.section,
     "pseudo_locked": pseudo_locked.section,

@@ -71,9 +71,9 @@ def section(found: Mapping[str, Any]) -> Section:
                 figure("fits", "one way", "batch_miss_ratio") <= figure("fits", "free", "batch_miss_ratio") + SAME,
             ),
         ],
-        "Memory's bandwidth. We don't know how large the arrays of 2016 were. A benchmark that does not fit has "
-        "nothing to gain from ways in an LRU cache; what it gained in 2016, if it was one, was not won in the cache "
-        f"alone. The one that fits goes from a miss ratio of {figure('fits', 'free', 'miss_ratio'):.2f} to "
-        f"{figure('fits', 'one way', 'miss_ratio'):.2f}, and no prefetcher helps it before: its gain is an upper "
-        "bound.",
+        "Memory's bandwidth, which the next section has. We don't know how large the arrays of 2016 were. A benchmark "
+        "that does not fit has nothing to gain from ways in an LRU cache; what it gained in 2016, if it was one, was "
+        "not won in the cache alone. The one that fits goes from a miss ratio of "
+        f"{figure('fits', 'free', 'miss_ratio'):.2f} to {figure('fits', 'one way', 'miss_ratio'):.2f}, and no "
+        "prefetcher helps it before: its gain is an upper bound.",
     )
