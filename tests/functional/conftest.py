@@ -116,8 +116,14 @@ def workspace() -> Iterator[Workspace]:
 @pytest.fixture(scope="session")
 def tree_before(workspace: Workspace) -> Path:
     """The version from which hosts are upgraded to this one; without it the tests that ask for it fail."""
+    return extracted(workspace, versions.BEFORE)
+
+
+def extracted(workspace: Workspace, commit: str) -> Path:
+    """The program of a commit; where git does not have it, the test fails."""
+    tree = workspace.path / f"before-{commit}"
     try:
-        return versions.extract(workspace.path / "before")
+        return tree if tree.exists() else versions.extract(tree, commit)
     except versions.CommitMissing as error:
         pytest.fail(str(error), pytrace=False)
 

@@ -85,6 +85,10 @@ TABLE = (
     Target("cmdline", "/proc/PID/cmdline", "proc:cmdline", ("\0-uuid\0", "38c43823-3651-469c-b344-166d1c87d77b")),
     Target("stat", "/proc/PID/stat", "proc:stat", ("(", ")", ") Z ", _DIGITS)),
     Target("status", "/proc/PID/status", "proc:status", ("Tgid:\t", "\nUid:\t", _DIGITS)),
+    Target(
+        "locks", "/proc/locks, and the holder's name", "proc:locks", ("\n== ", "FLOCK", "FILE", "-> ", "4711", _DIGITS)
+    ),
+    Target("maps", "/proc/PID/maps", "proc:maps", ("\n== ", "/dev/null\n", "00001000-00002000 ", _DIGITS)),
     Target("domain-xml", "a VM's domain XML", "libvirt:domain", (*_XML, "cpuset='", "current='"), 8192),
     Target(
         "status-file",

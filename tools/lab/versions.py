@@ -18,6 +18,10 @@ BEFORE = "54cf6fb543d1de61d3dc936a274645a3b2994040"
 """The commit before the one that brought early starts, as it is on the main branch. Its agent is the one that hosts are
 upgraded from. When a release has been made, the commit of that release takes its place."""
 
+LATELY = "HEAD~20"
+"""A commit of the last few landings. A landing has more commits than one, and CI looks at the last of them; so the one
+right before this commit would leave out most changes of what one version leaves to the next."""
+
 _RUN = """
 import importlib, sys
 tree, module, *arguments = sys.argv[1:]

@@ -18,6 +18,7 @@ from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import Code, Reason, joined, of_error
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 _MENDED = "the next pass corrects that"
 
@@ -82,14 +83,26 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     if placed and divided and limits == given.throttles:
         return given
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
-    # The kernel gives a new group ways that the default group has too. Those are no grant.
-    own = group.owner is Owner.CLASS or not any(
-        mask.overlaps(default.masks[cache]) for cache, mask in held.items() if cache in default.masks
-    )
-    if held and own and given.group not in created(plan):
+    # The kernel gives a new group ways that other groups have too. Those are no grant.
+    others = _ways_of_vms(now, plan, default) if group.owner is Owner.CLASS else [default.masks]
+    is_own = not any(_overlap(held, masks) for masks in others)
+    if held and is_own and given.group not in created(plan):
         splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
         return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
     return Allocation(PromiseState.PENDING, reason=given.reason)
+
+
+def _ways_of_vms(now: ResctrlState, plan: Plan, default: Group) -> Iterator[Mapping[int, CapacityBitmask]]:
+    """The ways by cache that VMs have of their own now: those of the default group are nobody's own."""
+    names = {given.group for given in plan.allocations.values()}
+    for group in now.layout.groups:
+        if group.owner is Owner.VM and group.name in names:
+            shared = {cache for cache, mask in group.masks.items() if _overlap({cache: mask}, default.masks)}
+            yield {cache: mask for cache, mask in group.masks.items() if cache not in shared}
+
+
+def _overlap(masks: Mapping[int, CapacityBitmask], others: Mapping[int, CapacityBitmask]) -> bool:
+    return any(mask.overlaps(others[cache]) for cache, mask in masks.items() if cache in others)
 
 
 def held_up(given: Allocation, planned: Allocation, failure: Exception) -> Allocation:

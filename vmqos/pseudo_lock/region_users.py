@@ -30,6 +30,7 @@ LONGEST_MAPS = 64 << 20
 _LONGEST_COMMAND_LINE = 1 << 20
 _UUID = re.compile(rb"\0-uuid\0([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\0")
 _UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
+_ADDRESSES = re.compile(rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ")
 _HEAD = 4096
 
 _T = TypeVar("_T")
@@ -131,9 +132,9 @@ def _mapped(process: str, name: bytes) -> list[str]:
             left -= len(line)
             if left <= 0:
                 raise _CantTell("it maps too many files")
-            if line.removesuffix(b"\n").endswith(name):
-                first, _, last = line.split(b" ", 1)[0].partition(b"-")
-                found.append(f"{process}/map_files/{int(first, 16):x}-{int(last, 16):x}")
+            if line.removesuffix(b"\n").endswith(name) and (addresses := _ADDRESSES.match(line)):
+                first, last = (int(address, 16) for address in addresses.groups())
+                found.append(f"{process}/map_files/{first:x}-{last:x}")
     return found
 
 

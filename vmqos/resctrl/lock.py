@@ -30,6 +30,9 @@ let the reader in."""
 GAP = 0.002
 """Seconds between two locks of this process's writer: a process that is woken needs a CPU first."""
 
+PROC = "/proc"
+"""Where procfs is mounted."""
+
 _LONGEST_LINE = 256
 """Bytes of a line of ``/proc/locks``: nine fields, six of them numbers (``lock_get_status``)."""
 _LONGEST_LOCKS = 64 << 20
@@ -205,19 +208,19 @@ def _held(descriptor: int) -> list[tuple[str, str]]:
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     found, left = [], _LONGEST_LOCKS
-    with contextlib.suppress(OSError), open("/proc/locks", "rb") as locks:
+    with contextlib.suppress(OSError), open(f"{PROC}/locks", "rb") as locks:
         while left > 0 and (line := locks.readline(_LONGEST_LINE)):
             left -= len(line)
             # Of a lock that is waited for, the second field is an arrow.
             fields = line.decode("ascii", errors="replace").split()
-            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file:
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file and fields[4].isdecimal():
                 found.append((fields[4], fields[3]))
     return found
 
 
 def _command(pid: str) -> str:
     try:
-        with open(f"/proc/{pid}/comm", "rb") as comm:
+        with open(f"{PROC}/{pid}/comm", "rb") as comm:
             # The name may hold a line break itself, and whatever else its process likes.
             return comm.read(_LONGEST_NAME).removesuffix(b"\n").decode(errors="backslashreplace")
     except OSError:

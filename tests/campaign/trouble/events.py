@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.campaign.trouble.choices import choose
-from tests.campaign.trouble.host import FULL_AUDIT, POLICIES, Host, PlayedVm
+from tests.campaign.trouble.host import FULL_AUDIT, POLICIES, Host, Pins, PlayedVm
 from tests.campaign.trouble.machine import ERRORS
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.resctrl import exceptions
@@ -114,7 +114,9 @@ def _arrive(host: Host, event: Event) -> None:
 def _begin(host: Host, event: Event, uuid: str) -> None:
     specs = _specs(host, event.b)
     vcpus = 2 if "hw:cache_vcpus" in specs or "hw:l2_cache_ways" in specs or event.a % 4 == 0 else 0
-    vm = host.new_vm(specs, vcpus=vcpus, uuid=uuid)
+    # A VM that comes back is more often one that comes by a migration.
+    is_incoming = event.c // 15 % (2 if uuid else 4) == 0
+    vm = host.new_vm(specs, vcpus=vcpus, pins=_pins(host, vcpus, event.c // 3), uuid=uuid, is_incoming=is_incoming)
     if event.a % 3:
         host.begin_early(vm, forked=False)
         if event.a % 7 == 0:
@@ -125,9 +127,20 @@ def _begin(host: Host, event: Event, uuid: str) -> None:
     host.list_vm(vm)
 
 
+def _pins(host: Host, vcpus: int, number: int) -> Pins:
+    """Where a VM's threads may run from the beginning on."""
+    every = sorted(host.troubled.cpus)
+    anywhere, first, last = frozenset(every), frozenset(every[:1]), frozenset(every[-1:])
+    count = max(1, vcpus)
+    kinds = [Pins((cpus,) * count, cpus) for cpus in (anywhere, first, last)]
+    if vcpus:
+        kinds += [Pins(tuple((first, last)[vcpu % 2] for vcpu in range(count)), anywhere), Pins((first,) * count, last)]
+    return kinds[number % len(kinds)]
+
+
 def _start_fails(host: Host, event: Event) -> None:
     """libvirt begins to start a VM, and gives up."""
-    vm = host.new_vm(_specs(host, event.b))
+    vm = host.new_vm(_specs(host, event.b), pins=_pins(host, 0, event.c // 3), is_incoming=event.c // 15 % 4 == 0)
     host.begin_early(vm, forked=False)
     if event.a % 2:
         host.begin_early(vm, forked=True)
@@ -177,7 +190,9 @@ def _cpus(host: Host, number: int) -> frozenset[int]:
 
 
 def _plug(host: Host, event: Event) -> None:
-    if (vm := choose([vm for vm in host.vms.values() if vm.vcpus], event.a)) is not None and vm.vcpus < 6:
+    if (vm := choose([vm for vm in host.vms.values() if vm.vcpus], event.a)) is None:
+        return
+    if vm.vcpus < 6 and not vm.is_incoming:
         host.plug(vm)
         if event.b % 2:
             host.tell(vm.uuid)
@@ -347,6 +362,7 @@ def _clock_back(host: Host, event: Event) -> None:
 
 def _time_passes(host: Host, event: Event) -> None:
     host.let_pass((0.5, 2.0, FULL_AUDIT)[event.a % 3])
+    host.end_migrations()
 
 
 def _events_lost(host: Host, event: Event) -> None:

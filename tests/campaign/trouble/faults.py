@@ -11,6 +11,7 @@ import pytest
 
 from tests.campaign.trouble.verdicts import Kind
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
+from vmqos.agent import early_start
 from vmqos.agent import judge as agents_judge
 from vmqos.agent.act import control_groups, move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
@@ -96,6 +97,25 @@ def a_start_breaks_the_agent(patch: Patch) -> None:
     patch.setattr(EarlyStart, "_record", record)
 
 
+def a_start_is_taken_for_one_on_other_cpus(patch: Patch) -> None:
+    real = early_start._cpus
+
+    def cpus(text: str, every: frozenset[int]) -> frozenset[int]:
+        return every - real(text, every) or every
+
+    patch.setattr(early_start, "_cpus", cpus)
+
+
+def a_vm_that_comes_is_moved_before_its_memory(patch: Patch) -> None:
+    real = EarlyStart._move
+
+    def move(self: EarlyStart, starting: Any) -> None:
+        self._leaves_incoming = False
+        real(self, starting)
+
+    patch.setattr(EarlyStart, "_move", move)
+
+
 FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     the_default_group_is_not_shrunk: Kind.OVERLAP,
     who_grows_comes_before_who_shrinks: Kind.OVERLAP,
@@ -105,4 +125,6 @@ FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     every_promise_is_told_to_be_kept: Kind.WORD,
     a_flavor_breaks_the_agent: Kind.FAULT,
     a_start_breaks_the_agent: Kind.FAULT,
+    a_start_is_taken_for_one_on_other_cpus: Kind.OVERLAP,
+    a_vm_that_comes_is_moved_before_its_memory: Kind.OVERLAP,
 }

@@ -8,12 +8,13 @@ import fcntl
 import functools
 import logging
 import os
+import re
 import subprocess
 import sys
 import time
 import uuid as uuids
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from vmqos.agent import loop
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe.starting_vms import StartingVm
 from vmqos.conf import loader
+from vmqos.conf.libvirt import DEFAULT_GROUP, OWN_WAYS
 from vmqos.daemon.backoff import Backoff
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.domain_xml import DomainDescription, Pinning
@@ -63,14 +65,35 @@ LOOKS_END = 30.0
 """Seconds of the wall clock in which looks that nothing holds up end on any machine."""
 STEP = 0.1
 """Seconds between two passes while the host is quiet."""
+VCPU_NAME = re.compile("CPU ([0-9]+)/KVM")
 PLANNING = 0.1
 """Seconds that each plan takes, as on a machine whose CPUs are wanted by others, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The CPUs that the threads of a VM may run on.
+
+    :ivar vcpus: those of each vCPU, by its number.
+    :ivar others: those of the other threads.
+    """
+
+    vcpus: tuple[frozenset[int], ...]
+    others: frozenset[int]
+
+    def of(self, name: str) -> frozenset[int]:
+        """Those of the thread of that name."""
+        found = VCPU_NAME.fullmatch(name)
+        return self.vcpus[int(found[1])] if found else self.others
 
 
 @dataclass(eq=False, kw_only=True)
 class PlayedVm(Vm):
     """A VM of the played libvirt.
 
+    :ivar pins: where its threads may run.
+    :ivar is_incoming: whether it comes by a migration, and its memory is not all there.
+    :ivar waiting: the threads that are to have its ways until its memory is there; ``None``: as ever.
     :ivar is_listed: whether libvirt lists it as running.
     :ivar is_touched: whether something that concerns it has happened since the last pass began.
     :ivar told_early: the agent that was told of its start before its process was forked, and is to hear more of it.
@@ -79,7 +102,10 @@ class PlayedVm(Vm):
     number: int
     child: subprocess.Popen[bytes]
     process: Process
+    pins: Pins
     vcpus: int = 0
+    is_incoming: bool = False
+    waiting: frozenset[int] | None = None
     is_listed: bool = False
     is_touched: bool = False
     told_early: Agent | None = None
@@ -97,6 +123,16 @@ class PlayedVm(Vm):
     def tasks(self) -> set[int]:
         """Its threads; none once it has ended."""
         return super().tasks() if self.is_alive else set()
+
+    def promised_cpus(self) -> frozenset[int]:
+        wants = self.wants
+        if wants is None or wants.vcpus is None:
+            return self.cpus
+        return frozenset().union(*(self.pins.vcpus[number] for number in wants.vcpus if number < self.vcpus))
+
+    def promised_tasks(self) -> set[int]:
+        found = super().promised_tasks()
+        return found if self.waiting is None else found & self.waiting
 
 
 @dataclass
@@ -118,6 +154,7 @@ class Trouble:
 class Host:
     """A host, and the agent that runs on it.
 
+    :param incoming_memory: ``[libvirt] incoming_memory`` of the agent's.
     :ivar debt: seconds that may pass, as designed, before the agent can know all that happened: nothing told it.
     :ivar is_deaf: whether libvirt's events are lost.
     :ivar is_blind: whether the kernel's word of new status files is lost.
@@ -127,8 +164,11 @@ class Host:
     :ivar faults: errors of the agent's own that it logged.
     """
 
-    def __init__(self, folder: Path, profile: str, options: str, killer: Killer) -> None:
+    def __init__(
+        self, folder: Path, profile: str, options: str, killer: Killer, incoming_memory: str = OWN_WAYS
+    ) -> None:
         self.folder = folder
+        self.incoming_memory = incoming_memory
         self.clock = Clock()
         self.troubled = TroubledMachine(folder, profile, options, self.clock)
         self.troubled.before = self._before
@@ -146,6 +186,7 @@ class Host:
         self.passes = 0
         self.last_pass_ended_well = False
         self.on_pass: Callable[[], None] = lambda: None
+        self.on_begun: Callable[[PlayedVm], None] = lambda vm: None
         self.on_touch: Callable[[PlayedVm | None], None] = lambda vm: None
         self.strangers: list[subprocess.Popen[bytes]] = []
         self._number = 0
@@ -261,9 +302,19 @@ class Host:
     # The VMs.
 
     def new_vm(
-        self, specs: Mapping[str, str], *, vcpus: int = 0, uuid: str = "", has_cachetune: bool = False
+        self,
+        specs: Mapping[str, str],
+        *,
+        vcpus: int = 0,
+        pins: Pins | None = None,
+        uuid: str = "",
+        has_cachetune: bool = False,
+        is_incoming: bool = False,
     ) -> PlayedVm:
-        """The process of a VM that libvirt does not list yet."""
+        """The process of a VM that libvirt does not list yet.
+
+        :param pins: one of :attr:`Pins.vcpus` at least; ``None``: its threads may run anywhere.
+        """
         self._number += 1
         uuid = uuid or str(uuids.UUID(int=self._number, version=4))
         command = ["sh", "-c", "read line"]
@@ -274,18 +325,23 @@ class Host:
         if vcpus:
             assert child.stdout is not None
             child.stdout.readline()
-        process, cpus = processes.of_pid(child.pid), frozenset(os.sched_getaffinity(0))
+        every = frozenset(os.sched_getaffinity(0))
+        pins = pins or Pins((every,) * max(1, vcpus), every)
         vm = PlayedVm(
             uuid=uuid,
             specs=specs,
             pid=child.pid,
-            cpus=cpus,
+            cpus=pins.others.union(*pins.vcpus),
             has_cachetune=has_cachetune,
             number=self._number,
             child=child,
-            process=process,
+            process=processes.of_pid(child.pid),
+            pins=pins,
             vcpus=vcpus,
+            is_incoming=is_incoming,
         )
+        for tid in vm.tasks():
+            os.sched_setaffinity(tid, pins.of(name_of(tid)))
         self.vms[uuid] = vm
         return vm
 
@@ -293,10 +349,22 @@ class Host:
         """libvirt lists the VM, with what its flavor is now, and says so."""
         vm.is_listed = True
         metadata = NovaMetadata(f"vm{vm.number}", "flavor", "", dict(vm.specs))
+        if vm.is_incoming and self.incoming_memory == DEFAULT_GROUP:
+            vm.waiting = frozenset(tid for tid in vm.tasks() if VCPU_NAME.fullmatch(name_of(tid))) or None
         self.libvirt.vms[vm.uuid] = VirtualMachine(
-            vm.uuid, vm.file, vm.number, vm.process, None, vm.has_cachetune, metadata
+            vm.uuid, vm.file, vm.number, vm.process, None, vm.has_cachetune, metadata, waiting_vcpus=vm.waiting
         )
         self.tell(vm.uuid)
+
+    def end_migrations(self) -> None:
+        """The memory of all VMs that come by a migration is there, and they run."""
+        for vm in self.vms.values():
+            if vm.is_incoming and vm.is_listed:
+                vm.is_incoming = False
+                if vm.waiting is not None:
+                    vm.waiting = None
+                    self.on_touch(vm)
+                self.list_vm(vm)
 
     def begin_early(self, vm: PlayedVm, *, forked: bool) -> None:
         """libvirt writes the VM's status file; the agent is told of it unless the kernel's word is lost."""
@@ -306,14 +374,16 @@ class Host:
         domain = DomainDescription(
             vm.uuid, vm.file, vm.number, vm.has_cachetune, NovaMetadata(f"vm{vm.number}", "flavor", "", dict(vm.specs))
         )
-        pinning = Pinning(("",) * max(1, vm.vcpus), "")
-        status = DomainStatus(domain, pinning, vm.process.pid if forked else 0, True, False)
+        pinning = Pinning(tuple(map(_told, vm.pins.vcpus)), _told(vm.pins.others))
+        status = DomainStatus(domain, pinning, vm.process.pid if forked else 0, True, vm.is_incoming)
         starting = StartingVm(vm.file, status, vm.process if forked else None)
         found: list[set[str]] = []
 
         # What goes wrong there is logged as its thread does, so that a fault of the agent's own is seen.
         if self.act(lambda: agent.start_watch._guarded(lambda: found.append(agent._early.begin([starting])))):
             vm.told_early = agent if found and vm.file not in found[0] else None
+            if forked:
+                self.on_begun(vm)
 
     def watch_anew(self) -> None:
         """The agent has learnt that word of status files was lost, and begins anew with the files that are there."""
@@ -354,7 +424,7 @@ class Host:
 
     def pin(self, vm: PlayedVm, cpus: frozenset[int]) -> None:
         """All threads of the VM may run on these CPUs only."""
-        vm.cpus = cpus
+        vm.cpus, vm.pins = cpus, Pins((cpus,) * len(vm.pins.vcpus), cpus)
         self.on_touch(vm)
         for tid in vm.tasks():
             with contextlib.suppress(ProcessLookupError):
@@ -376,8 +446,9 @@ class Host:
         for tid in fresh:
             while name_of(tid) != f"CPU {vm.vcpus - 1}/KVM" and time.monotonic() < until:
                 time.sleep(0.001)
-            # libvirt pins it as the others are.
+            # It may run wherever any of the others may.
             os.sched_setaffinity(tid, vm.cpus)
+        vm.pins = replace(vm.pins, vcpus=(*vm.pins.vcpus, vm.cpus))
 
     def tell(self, uuid: str | None) -> None:
         """libvirt sends an event, unless it is lost."""
@@ -434,6 +505,7 @@ class Host:
         for vm in list(self.vms.values()):
             if not vm.is_alive or not vm.is_listed:
                 self.end_vm(vm)
+        self.end_migrations()
 
     def connect(self) -> None:
         """libvirt is there again."""
@@ -470,6 +542,7 @@ class Host:
             file.write_text(
                 f"[resctrl]\npath = {self.troubled.root}\nsysfs_cpu_path = {self.troubled.sysfs}\n"
                 f"lock_timeout = {LOCK_TIMEOUT}\nreaders_group =\n"
+                f"[libvirt]\nincoming_memory = {self.incoming_memory}\n"
                 f"[agent]\nstate_path = {self.folder}\nfull_audit_interval = 600\n"
                 f"retry_delay_min = 0.1\nretry_delay_max = {RETRY_AT_MOST}\n"
                 f"[allocation]\n{self.policy}\n"
@@ -505,6 +578,11 @@ class Host:
             logger.propagate = before[1]
 
         self._stack.callback(undo)
+
+
+def _told(cpus: frozenset[int]) -> str:
+    """CPUs as libvirt's status file tells them."""
+    return "" if cpus == os.sched_getaffinity(0) else ",".join(map(str, sorted(cpus)))
 
 
 class _Faults(logging.Handler):

@@ -15,6 +15,7 @@ from tests.campaign.trouble.seen import Cache, Seen
 from tests.campaign.trouble.verdicts import LASTING, Kind, Violation
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX, Writes
 from vmqos.agent.serve import vms as api
+from vmqos.conf.libvirt import DEFAULT_GROUP
 from vmqos.extra_specs import CachePolicy, cpu_spec
 
 
@@ -33,6 +34,7 @@ class Judge:
         self._judge.foreign = host.foreign
         host.troubled.after = self.after
         host.on_pass = self.after_pass
+        host.on_begun = self.after_begin
         host.on_touch = self.touch
 
     def touch(self, vm: PlayedVm | None) -> None:
@@ -46,6 +48,24 @@ class Judge:
         """Look at all promises that are in force, and at the tasks that were moved."""
         self.writes += 1
         self.violations += [Violation(Kind.OVERLAP, text) for text in self._judge.after(operation, path, data)]
+
+    # After each early start.
+
+    def after_begin(self, vm: PlayedVm) -> None:
+        """Look at the group of a VM that was moved there before it runs: it must have what the pass will find."""
+        groups = self.host.troubled.groups()
+        own = groups.get(vm.group)
+        if own is None or vm.pid not in own.tasks or not vm.is_exclusive:
+            return
+        if vm.is_incoming and self.host.incoming_memory == DEFAULT_GROUP:
+            self._note(Kind.OVERLAP, f"{vm.group} has a task of a VM whose memory is yet to come", "at its start")
+        if self.host.meddled or not self.host.last_pass_ended_well:
+            return
+        for cache in self.host.troubled.reach(vm.promised_cpus()):
+            mask = own.masks.get(cache, 0)
+            if mask.bit_count() != self._judge.asked(vm):
+                text = f"{vm.group} has {mask:x} on {cache} and asks for {dict(vm.specs)}"
+                self._note(Kind.OVERLAP, text, "at its start")
 
     # After each pass.
 
@@ -82,13 +102,15 @@ class Judge:
                 vm.in_force = True
 
     def _knows(self, vm: PlayedVm, row: Any) -> bool:
-        """Whether the agent knows what the VM's flavor asks for now: libvirt may not have told it yet."""
+        """Whether the agent knows what the VM is to have now: libvirt may not have told it yet."""
         wants = vm.wants
         if wants is None:
             return False
         vcpus = None if wants.vcpus is None else cpu_spec.show(wants.vcpus)
         told = row["ways_requested"], row["vcpus_requested"], row["l2_ways_requested"], row["bandwidth_requested"]
-        return bool(told == (wants.l3_ways or None, vcpus, wants.l2_ways, wants.bandwidth_percent))
+        known = self.host.agent.snapshot.vms[vm.uuid].observed.vm.waiting_vcpus
+        asked = wants.l3_ways or None, vcpus, wants.l2_ways, wants.bandwidth_percent
+        return bool(told == asked and known == vm.waiting)
 
     def _rows(self) -> dict[str, Any]:
         return {row["uuid"]: row for row in api.vms(self.host.agent.snapshot)}
@@ -122,11 +144,13 @@ class Judge:
         if missing & vm.promised_tasks():
             return f"{len(missing)} tasks of {vm.group} are not in {name}: {sorted(missing)}"
         if name == vm.group:
-            for number, text in row["masks"].items():
+            own_masks = {(3, number): text for number, text in row["masks"].items()}
+            own_masks |= {(2, number): text for number, text in row["l2_masks"].items()}
+            for (level, number), text in own_masks.items():
                 mask = int(text, 16)
                 for other, seen in groups.items():
-                    if other != name and seen.masks.get((3, int(number)), 0) & mask:
-                        return f"{name} has {mask:x} on L3 {number}, and {other or 'the default group'} has it too"
+                    if other != name and seen.masks.get((level, int(number)), 0) & mask:
+                        return f"{name} has {text} on L{level} {number}, and {other or 'the default group'} has it too"
         return ""
 
     def _wrongly_counted(self, vm: PlayedVm, row: Any, groups: dict[str, Seen]) -> str:
@@ -213,12 +237,12 @@ class Judge:
             return False
         caps = [other.wants.ways or 0 for other in host.vms.values() if other.wants and not other.is_exclusive]
         pool = max([3 if "default_ways_min" in host.policy else 2, *caps])
-        for cache in host.troubled.reach(vm.cpus):
+        for cache in host.troubled.reach(vm.promised_cpus()):
             owners = [one for one in self._owners(rows, groups, cache) if one is not vm]
             taken = sum(groups[one.group].masks[cache].bit_count() for one in owners)
             if l3.ways - l3.shareable_bits.bit_count() - taken - pool < self._judge.asked(vm):
                 return False
-        return bool(host.troubled.reach(vm.cpus))
+        return bool(host.troubled.reach(vm.promised_cpus()))
 
     def _owners(self, rows: dict[str, Any], groups: dict[str, Seen], cache: Cache) -> list[PlayedVm]:
         return [

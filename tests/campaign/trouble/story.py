@@ -16,6 +16,7 @@ from tests.campaign.trouble.host import STEP, Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killer
 from tests.campaign.trouble.verdicts import Violation
+from vmqos.conf.libvirt import DEFAULT_GROUP, OWN_WAYS
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +61,11 @@ class Story:
             if len(every) % BETWEEN_TWO_QUIETS == 0:
                 every.append(QUIET_COMES)
         return [(number, event) for number, event in enumerate(every) if self.only is None or number in self.only]
+
+    @property
+    def incoming_memory(self) -> str:
+        """``[libvirt] incoming_memory`` of the agent's."""
+        return random.Random(f"{self.machine} {self.seed} incoming").choice((OWN_WAYS, DEFAULT_GROUP))
 
     @property
     def command(self) -> str:
@@ -109,7 +115,7 @@ def _play(story: Story) -> Outcome:
     killer, outcome = Killer(), Outcome(stories=1)
     profile, options = MACHINES[story.machine]
     with tempfile.TemporaryDirectory(prefix="vmqos-trouble-") as folder:
-        host = Host(Path(folder), profile, options, killer)
+        host = Host(Path(folder), profile, options, killer, story.incoming_memory)
         try:
             judge = Judge(host)
             host.run(2)

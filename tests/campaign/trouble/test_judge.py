@@ -18,7 +18,7 @@ import pytest
 from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
 from tests.campaign.trouble.faults import FAULTS, Patch
-from tests.campaign.trouble.host import GIVES_IO_WAYS, Host, Trouble
+from tests.campaign.trouble.host import GIVES_IO_WAYS, Host, Pins, Trouble
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.story import Story, play, shortest
@@ -131,6 +131,30 @@ def test_a_vm_that_libvirt_has_lost_must_keep_its_ways_under_the_next_agent(
     host.end_vm(vm)
     host.run(2)
     assert host.troubled.groups().keys() == {""}
+
+
+def test_ways_of_the_l2_are_there_when_the_vm_starts_and_must_be_its_alone(tmp_path: Path, killer: Killer) -> None:
+    host = Host(tmp_path, "sapphire-rapids", "", killer)
+    try:
+        judge, cpus = Judge(host), frozenset({min(host.troubled.cpus)})
+        host.run(2)
+        vm = host.new_vm({"hw:cache_ways": "1", "hw:l2_cache_ways": "2"}, vcpus=2, pins=Pins((cpus, cpus), cpus))
+        host.begin_early(vm, forked=False)
+        host.begin_early(vm, forked=True)
+        started = host.troubled.groups()
+        assert (
+            started[vm.group].masks[2, 0].bit_count() == 2
+            and not started[vm.group].masks[2, 0] & started[""].masks[2, 0]
+        )
+        host.list_vm(vm)
+        host.run(2)
+        row, groups = judge._rows()[vm.uuid], host.troubled.groups()
+        assert row["state"] == "kept" and vm.in_force and not judge._wrong(vm, row, groups)
+        groups[""].masks[2, 0] |= groups[vm.group].masks[2, 0]
+        assert "on L2 0, and the default group has it too" in judge._wrong(vm, row, groups)
+        assert not judge.violations
+    finally:
+        host.close()
 
 
 def test_a_look_that_the_machine_has_no_cpu_for_does_not_count(host: Host, monkeypatch: Patch) -> None:

@@ -61,6 +61,10 @@ class Vm:
         except (FileNotFoundError, ProcessLookupError):
             return set()
 
+    def promised_cpus(self) -> frozenset[int]:
+        """The CPUs that the threads that are to have what the flavor asks for may run on."""
+        return self.cpus
+
     def promised_tasks(self) -> set[int]:
         """The threads that are to have what the flavor asks for."""
         wants, tasks = self.wants, self.tasks()

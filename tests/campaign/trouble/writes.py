@@ -61,7 +61,7 @@ class Writes:
         own = groups.get(vm.group)
         if own is None:
             return f"{vm.group} is gone, and the VM was promised {dict(vm.specs)}"
-        for cache in sorted(self._hardware.reach(vm.cpus)):
+        for cache in sorted(self._hardware.reach(vm.promised_cpus())):
             mask, asked = own.masks.get(cache, 0), self.asked(vm)
             if mask.bit_count() != asked:
                 return f"{vm.group} has {mask:x} on {cache} and was promised {asked} ways"
@@ -103,7 +103,7 @@ class Writes:
     def sharing(self, vm: Vm, groups: dict[str, Seen]) -> Iterator[tuple[str, Cache, int]]:
         """The groups in use that have ways of a VM's own group too, where the VM can run: each with cache and ways."""
         own = groups[vm.group]
-        for cache in self._hardware.reach(vm.cpus):
+        for cache in self._hardware.reach(vm.promised_cpus()):
             for name, group in groups.items():
                 common = group.masks.get(cache, 0) & own.masks.get(cache, 0)
                 if name != vm.group and common and self.is_used(name, group):
@@ -116,7 +116,7 @@ class Writes:
 
     def _is_whole(self, vm: Vm, own: Seen) -> bool:
         """Whether a VM's group has as many ways as its flavor asks for now, wherever the VM can run."""
-        caches = self._hardware.reach(vm.cpus)
+        caches = self._hardware.reach(vm.promised_cpus())
         return all(own.masks.get(cache, 0).bit_count() == self.asked(vm) for cache in caches)
 
     def is_used(self, name: str, group: Seen) -> bool:

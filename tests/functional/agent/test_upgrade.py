@@ -15,13 +15,14 @@ import pytest
 from tests.functional.agent.conftest import wait_until_told
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2, EXCLUSIVE_4, SHARED_3, all_in, group
 from tests.functional.agent.tree import Tree
-from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
+from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor, extracted
 from tests.functional.telemetry.scraped import scrape
 from tools.lab import processes, vms
 from tools.lab.agent import Agent
 from tools.lab.resctrl import Resctrl
-from tools.lab.versions import Exchangeable
+from tools.lab.versions import BEFORE, LATELY, Exchangeable
 from tools.lab.vms import RunningVm
+from tools.lab.workspace import Workspace
 
 EXCLUSIVE_1 = {"hw:cache_ways": "1"}
 
@@ -38,6 +39,12 @@ def installed(request: pytest.FixtureRequest) -> Exchangeable:
     launch = request.getfixturevalue("pace").launch
     assert isinstance(launch, Exchangeable)
     return launch
+
+
+@pytest.fixture
+def tree_before(request: pytest.FixtureRequest, workspace: Workspace) -> Path:
+    """The version before: of the commit that an indirect parameter names, or the one that hosts are upgraded from."""
+    return extracted(workspace, getattr(request, "param", BEFORE))
 
 
 @pytest.fixture
@@ -149,6 +156,7 @@ def changes_of_groups(changes: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("tree_before", [BEFORE, LATELY], ids=["before", "lately"], indirect=True)
 @pytest.mark.parametrize("by_force", [False, True], ids=["stopped", "killed"])
 def test_an_upgrade_and_a_rollback_touch_no_vm(
     agent: Agent,

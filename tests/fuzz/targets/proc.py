@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 
 from tests.fuzz.table import Parse
 from tests.fuzz.targets import parts
 from vmqos.hypervisor import cgroup as cgroups
 from vmqos.hypervisor import exceptions, processes
+from vmqos.pseudo_lock import region_users
+from vmqos.resctrl import lock
 
 UUID = b"38c43823-3651-469c-b344-166d1c87d77b"
 
@@ -61,6 +64,42 @@ def cmdline(data: bytes) -> bool:
     found = processes.says(1, (b"-uuid", UUID))
     assert found is (b"\0-uuid\0" + UUID + b"\0" in b"\0" + data)
     return found
+
+
+def locks(data: bytes) -> bool:
+    files, usual = parts.split(data), lock.PROC
+    held = os.open(parts.lay_down("held", b""), os.O_RDONLY)
+    try:
+        status = os.fstat(held)
+        file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        parts.lay_down("proc/locks", files.get("locks", b"").replace(b"FILE", file.encode()))
+        parts.lay_down("proc/4711/comm", files.get("comm", b""))
+        lock.PROC = str(parts.folder() / "proc")
+        pids, told = lock.pids_that_hold(held), lock.who_holds(held)
+    finally:
+        lock.PROC = usual
+        os.close(held)
+    assert {int(one.split(" ", 2)[1]) for one in told} <= set(pids)
+    return bool(told)
+
+
+def maps(data: bytes) -> bool:
+    files = parts.split(data)
+    for name in ("maps", "comm", "cmdline"):
+        parts.lay_down(f"users/1/{name}", files.get(name, b""))
+    proc = parts.folder() / "users"
+    if not (proc / "1/fd").exists():
+        (proc / "1/fd").mkdir()
+        (proc / "1/map_files").mkdir()
+        (proc / "1/map_files/1000-2000").symlink_to("/dev/null")
+    is_mapped = any(
+        re.match(rb"0{0,12}1000-0{0,12}2000 ", line) and line.endswith(b"/dev/null")
+        for line in files.get("maps", b"").split(b"\n")
+    )
+    found = region_users.users("/dev/null", str(proc))
+    # On a busy machine it may be doubted that the process answers.
+    assert bool(found) is is_mapped or any(user.doubt for user in found)
+    return bool(found)
 
 
 @_in_own_proc

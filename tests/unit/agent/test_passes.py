@@ -123,6 +123,23 @@ def assert_counted_once_the_kernel_refuses_nothing(host: Host, vm: str) -> None:
     assert host.told(vm).state is KEPT and not host.unmonitored(vm)
 
 
+def test_a_class_that_could_not_be_given_its_ways_twice_brings_no_vm_to_ways_of_another(host: Host) -> None:
+    own = host.boot(OWN)
+    host.settle()
+    shares = host.boot(SHARED)
+    for _ in range(2):
+        # The kernel's first mask of a group has all ways that it does not guard.
+        with writes_refused(host, f"{CLASS}/schemata"):
+            host.run()
+        assert int(host.mask(CLASS), 16) & int(host.mask(vm_group(own)), 16)
+        assert host.inside(shares, "") == len(host.threads(shares))
+        assert host.told(shares).state is PromiseState.PENDING and host.told(shares).reason.code is Code.REFUSED
+        host.clock += 60.0
+    host.settle()
+    assert host.told(shares).state is host.told(own).state is KEPT
+    assert not int(host.mask(CLASS), 16) & int(host.mask(vm_group(own)), 16)
+
+
 @contextlib.contextmanager
 def writes_refused(host: Host, *paths: str) -> Iterator[None]:
     """The kernel refuses every write to these files."""

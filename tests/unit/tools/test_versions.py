@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,26 @@ def test_a_commit_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> 
     with pytest.raises(versions.CommitMissing, match=rf"{NONE}.*git fetch --unshallow"):
         versions.extract(tmp_path / "tree", NONE)
     assert not (tmp_path / "tree").exists()
+
+
+def test_a_clone_without_the_history_of_late_fails_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*arguments: str) -> None:
+        identity = "-c", "user.name=a", "-c", "user.email=a@b"
+        subprocess.run(["git", *identity, "-C", str(tmp_path), *arguments], check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "vmqos").mkdir()
+    (tmp_path / "vmqos/__init__.py").touch()
+    git("add", ".")
+    git("commit", "--quiet", "--message", "first")
+    monkeypatch.setattr(versions, "CHECKOUT", tmp_path)
+    with pytest.raises(versions.CommitMissing, match=rf"{versions.LATELY}.*git fetch --unshallow"):
+        versions.extract(tmp_path / "tree", versions.LATELY)
+    for number in range(20):
+        git("commit", "--quiet", "--allow-empty", "--message", str(number))
+    assert (versions.extract(tmp_path / "tree", versions.LATELY) / "vmqos/__init__.py").exists()
 
 
 def test_where_git_is_not_installed_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

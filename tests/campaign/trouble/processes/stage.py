@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.campaign.trouble import logged
 from tests.campaign.trouble.choices import POLICIES
 from tests.campaign.trouble.processes.judging_simulator import COUNTDOWN, FAULTS, TRUTH, VERDICTS
 from tests.campaign.trouble.seen import Seen
@@ -87,6 +88,9 @@ class Stage:
     actors: list[Actor] = field(default_factory=list)
     outcome: Outcome = field(default_factory=lambda: Outcome(stories=1))
     number: int = 0
+
+    def __post_init__(self) -> None:
+        self._logs = (self.agent, self.agent.log), (self.agent.gateway, self.agent.gateway.log)
 
     # What the judge is told.
 
@@ -169,7 +173,7 @@ class Stage:
     def exchange_agent(self, luck: random.Random) -> None:
         """Agent and gateway are exchanged for the version before, and after a while for this one again."""
         for is_new in (False, True):
-            self.installed.install(agent=is_new, gateway=is_new)
+            self.install(is_new=is_new)
             if luck.random() < 0.5:
                 self.agent.stop()
             else:
@@ -177,6 +181,12 @@ class Stage:
             luck.choice((self.start_vm, self.end_vm, self.resize_vm))(luck)
             self.agent.start()
             self.resize_vm(luck)
+
+    def install(self, *, is_new: bool) -> None:
+        """Install this version of agent and gateway, or the one before, which has logs that nobody judges."""
+        self.installed.install(agent=is_new, gateway=is_new)
+        for program, log in self._logs:
+            program.log = log if is_new else log.with_name(f"{log.stem}-before{log.suffix}")
 
     def overflow_inotify(self, luck: random.Random) -> None:
         """More files change in libvirt's directory than the kernel keeps for the agent; a VM starts or ends as well."""
@@ -315,10 +325,12 @@ class Stage:
             time.sleep(POLL)
 
     def close(self) -> Outcome:
-        """What came of all, with the judge's verdicts."""
+        """What came of all, with the judge's verdicts and the faults that agent and gateway logged."""
         verdicts = self.folder / VERDICTS
         texts = verdicts.read_text().splitlines() if verdicts.exists() else []
         self.outcome.violations += [Violation(Kind.OVERLAP, text) for text in texts]
+        for who, (_, log) in zip(("the agent", "the gateway"), self._logs, strict=True):
+            self.outcome.violations += logged.faults(log, who)
         self.outcome.writes = len(self.simulator.changes())
         return self.outcome
 

@@ -9,9 +9,11 @@ import time
 
 import pytest
 
+from tests.campaign.trouble.processes import faulty_agent
 from tests.campaign.trouble.processes import stage as stages
 from tests.campaign.trouble.processes.stage import EVENTS, Stage
 from tests.campaign.trouble.story import Outcome
+from tests.campaign.trouble.verdicts import Kind
 
 SECONDS = float(os.environ.get("VMQOS_TROUBLE_SECONDS", "10"))
 """For each machine, and until the agent was killed at least once."""
@@ -53,3 +55,26 @@ def test_an_agent_that_lost_the_kernels_word_watches_anew_and_serves_all(stage: 
         stage.settle()
     assert "it is watched anew" in stage.agent.log.read_text()
     assert stage.actors and not stage.close().violations
+
+
+def test_a_fault_that_this_version_logs_is_one_and_what_the_version_before_logs_is_none(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    luck = random.Random(1)
+    stage.install(is_new=False)
+    for program in (stage.agent, stage.agent.gateway):
+        program.log.write_text("Traceback (most recent call last):\n")
+    stage.install(is_new=True)
+    stage.start_vm(luck)
+    stage.settle()
+    assert not stage.close().violations
+    stage.agent.kill()
+    with monkeypatch.context() as patch:
+        # It has a module of its own, and all else is as it is.
+        launch = stage.agent._launch
+        patch.setattr(stage.agent, "_launch", lambda _, *given: launch(faulty_agent.__name__, *given))
+        stage.agent.start()
+    stage.start_vm(luck)
+    stage.settle()
+    found = stage.close().violations
+    assert {violation.kind for violation in found} == {Kind.FAULT} and "a fault of ours" in found[0].text

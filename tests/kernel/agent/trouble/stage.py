@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.campaign.trouble import logged
 from tests.campaign.trouble.story import Outcome
 from tests.campaign.trouble.verdicts import Kind, Violation
 from tests.campaign.trouble.vm import Vm
@@ -242,12 +242,7 @@ class Stage:
 
     def verdict(self) -> Outcome:
         """What came of the story, with what the judge says."""
-        said = self.agent.log.read_text(errors="replace")
-        # The lines of a traceback are indented.
-        for record in re.split(r"^(?=\S)", said, flags=re.MULTILINE):
-            if "unexpectedly" in record or "Traceback" in record:
-                self.fault(f"the agent logs {record}")
-        self.outcome.violations = self.violations()
+        self.outcome.violations = [*self.violations(), *logged.faults(self.agent.log, "the agent")]
         return self.outcome
 
 
