@@ -154,7 +154,7 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
     )
     if not intruders:
         return given
-    reason = Reason(Code.OVERLAPPED, f"another program gave ways of this VM to {', '.join(intruders)} too; {_MENDED}")
+    reason = Reason(Code.OVERLAPPED, f"{', '.join(intruders)} got ways of this VM too; {_MENDED}")
     return replace(given, state=PromiseState.DEGRADED, reason=joined(given.reason, reason))
 
 
