@@ -352,7 +352,10 @@ def _rows(
 
 
 def _packed(series: tuple[str, ...], track: PackedTrack) -> PackedTrack:
-    """The same minutes. If a track has no pieces, as in a file of the first format, all but its last hour is packed."""
+    """A VM's track as it is kept.
+
+    A track of a file of the first format has no pieces. Of such a track, this packs all but the last hour.
+    """
     if track.pieces:
         return track
     row, old, pieces = width(series), len(track.rows) - HOUR * width(series), []

@@ -213,10 +213,15 @@ def _samples(
 
 
 def _told(
-    found: insight.Insight, newest: float | None, interval: float, samples: int, **basis: bool
+    found: insight.Insight,
+    newest: float | None,
+    interval: float,
+    samples: int,
+    *,
+    counted: bool = False,
+    traffic_counted: bool = False,
 ) -> contract.Neighbours:
-    # Before the first judgement, nothing is known to be counted.
-    basis = basis or {"counted": False, "traffic_counted": False}
+    basis = {"counted": counted, "traffic_counted": traffic_counted}
     told = {"time": newest, "interval": interval, "samples": samples, **basis, **insight.plain(found)}
     return cast(contract.Neighbours, told)
 
