@@ -94,9 +94,10 @@ class Starts:
         now, kept, outside = time.monotonic(), dict[str, Request](), dict[str, OutsideTime]()
         with self._guard:
             for uuid, start in list(self._starts.items()):
-                process = start.process
-                if process is not None and uuid in vms and vms[uuid].vm.process == process:
-                    outside[uuid] = OutsideTime(process, start.outside)
+                seen = vms[uuid].vm.process if uuid in vms else None
+                if seen is not None and self._is_of(seen, start):
+                    if start.process is not None:
+                        outside[uuid] = OutsideTime(seen, start.outside)
                     is_nameless = uuid in limits and limits[uuid].problem == UNNAMED
                     if is_nameless and now < start.since + PROGRAM_PATIENCE:
                         kept[uuid] = start.request
@@ -107,6 +108,19 @@ class Starts:
                 elif uuid not in vms:
                     kept[uuid] = start.request
         return kept, outside
+
+    @staticmethod
+    def _is_of(seen: Process, start: Start) -> bool:
+        """Whether a process that a VM is seen to run as is this start's, and not that of the VM's run before.
+
+        Where the host is busy, a pass may see a VM run before its process is noted. A VM is not started while it runs,
+        so a process that lives is of the last start.
+        """
+        if start.process is not None:
+            return seen == start.process
+        with contextlib.suppress(HypervisorError):
+            return processes.still(seen)
+        return False
 
     def _is_under_way(self, uuid: str, start: Start, now: float) -> bool:
         """Whether libvirt starts a VM still; a process that has not become its QEMU in time is given back.

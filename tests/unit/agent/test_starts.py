@@ -50,6 +50,16 @@ def test_a_start_is_over_once_the_vm_is_seen_to_run(starts: Starts) -> None:
     assert starts.under_way({}, {}) == ({}, {}), "it is forgotten"
 
 
+def test_a_start_is_over_once_the_vm_is_seen_to_run_before_its_process_was_noted(starts: Starts) -> None:
+    assert starts.under_way(seen(ALIVE), {}) == ({}, {}), "a pass that moves its tasks counts what they had outside"
+    assert starts.under_way({}, {}) == ({}, {}), "once the VM has ended, nothing is kept for it"
+
+
+def test_an_earlier_run_that_is_still_seen_does_not_end_a_start_without_a_process(starts: Starts) -> None:
+    assert starts.under_way(seen(ENDED), {}) == ({}, {})
+    assert starts.under_way({}, {})[0] == {UUID: REQUEST}
+
+
 def test_a_vm_whose_threads_have_no_names_yet_is_starting_for_a_moment_more(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
