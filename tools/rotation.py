@@ -72,13 +72,13 @@ EACH_RUN = (
     Rung("fuzz"),
     Rung("nova"),
     Rung("functional"),
-    Rung("campaign", "hostile", ("tests/campaign/hostile",)),
     Rung("campaign", "trouble", ("tests/campaign/trouble",)),
     _guests("core"),
     Rung("openstack", "promise", ("tests/openstack/cloud/test_promise.py",)),
 )
 
 IN_TURNS = (
+    Rung("campaign", "hostile", ("tests/campaign/hostile",), 8.5),
     _guests("long", 5.0),
     _guests("long-cascade-lake-6.12", 7.0),
     _guests("long-milan-kvm-6.12", 7.0),
@@ -104,7 +104,12 @@ IN_TURNS = (
     Rung("watcher", minutes=1.0),
     Rung("packages", "debian-rpm", ("tests/packages/test_debian.py", "tests/packages/test_rpm.py"), 5.0),
     Rung("packages", "container", ("tests/packages/test_container.py",), 2.5),
-    Rung("packages", "wheel", ("tests/packages/test_release.py", "tests/packages/test_wheel.py"), 3.5),
+    Rung(
+        "packages",
+        "wheel",
+        ("-n2", "--dist=worksteal", "tests/packages/test_release.py", "tests/packages/test_wheel.py"),
+        3.0,
+    ),
 )
 
 BY_NAME = (Rung("devstack"), Rung("worth"), Rung("campaign-whole"))

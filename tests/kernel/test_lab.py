@@ -244,6 +244,8 @@ def test_the_guest_that_takes_longest_goes_first() -> None:
     agent = ["tests/kernel/agent/test_lock.py::test_it[cascade-lake-6.12]"]
     lasts = seconds([*resctrl, *agent, "tests/kernel/test_lab.py::test_it"])
     assert lasts["cascade-lake-6.12"] > lasts["milan-6.12"] > lasts[None] > 0
+    real_vms = "tests/kernel/agent/test_threads.py::test_it[milan-kvm-6.12]"
+    assert seconds([*agent, real_vms])["milan-kvm-6.12"] > lasts["cascade-lake-6.12"]
     collected = _pytest(str(CHECKOUT / "tests/kernel"), "--collect-only", "-q", "--core-guests").stdout.splitlines()
     found = [line for line in collected if "::" in line]
     lasts = seconds(found)

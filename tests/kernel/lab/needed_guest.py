@@ -44,8 +44,10 @@ def group_of(nodeid: str) -> str | None:
 
 _AGENT_TESTS = re.compile(r"tests/kernel/\w+/")
 _AGENT_TEST = 10.0
+_KVM_AGENT_TEST = 20.0
 _OTHER_TEST = 0.2
-"""Seconds that a test takes, about: one with an agent and VMs, and one of resctrl alone."""
+"""Seconds that a test takes, about: one with an agent and processes in place of VMs, one with an agent and real VMs,
+and one of resctrl alone."""
 
 
 def seconds(nodeids: Iterable[str]) -> dict[str | None, float]:
@@ -53,5 +55,12 @@ def seconds(nodeids: Iterable[str]) -> dict[str | None, float]:
     total = defaultdict[str | None, float](float)
     for nodeid in nodeids:
         group = group_of(nodeid)
-        total[group] += _AGENT_TEST if group and _AGENT_TESTS.match(nodeid) else _OTHER_TEST
+        total[group] += _lasts(nodeid, group)
     return {group: _ONE_BOOT.get(group or "", lasts) for group, lasts in total.items()}
+
+
+def _lasts(nodeid: str, group: str | None) -> float:
+    if group is None or not _AGENT_TESTS.match(nodeid):
+        return _OTHER_TEST
+    name = group.rpartition("-")[0]
+    return _KVM_AGENT_TEST if name in MACHINES and MACHINES[name].kvm else _AGENT_TEST
