@@ -5,9 +5,7 @@ import re
 
 import pytest
 
-from vmqos.agent.act.control_groups import StepFailed
 from vmqos.agent.observe.running_vms import unexpected
-from vmqos.allocation import CreateGroup
 from vmqos.hypervisor import exceptions as unreadable
 from vmqos.reason import NO_REASON, Code, Reason, joined, of_error
 from vmqos.resctrl import exceptions
@@ -50,7 +48,6 @@ REFUSED = exceptions.CommandFailed(
         (exceptions.DeadMount(path="/sys/fs/resctrl"), Code.NO_RESCTRL),
         (exceptions.NotResctrl(path="/mnt", fstype="ext4"), Code.NO_RESCTRL),
         (REFUSED, Code.REFUSED),
-        (StepFailed(CreateGroup("g"), REFUSED), Code.REFUSED),
         (OSError("no such file"), Code.OTHER),
         (SystemExit(3), Code.OTHER),
     ],

@@ -17,7 +17,7 @@ from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, cach
 from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.reason import Code, Reason, joined, of_error
+from vmqos.reason import Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 _MENDED = "the next pass corrects that"
@@ -105,18 +105,18 @@ def _overlap(masks: Mapping[int, CapacityBitmask], others: Mapping[int, Capacity
     return any(mask.overlaps(others[cache]) for cache, mask in masks.items() if cache in others)
 
 
-def held_up(given: Allocation, planned: Allocation, failure: Exception) -> Allocation:
+def held_up(given: Allocation, planned: Allocation, why: Reason) -> Allocation:
     """What a VM has where a step of the plan failed: if it has less than planned, it is told why; pure.
 
     The step may be another group's. No step after it was tried.
 
     :param given: what is in force for the VM.
     :param planned: what the plan gives it.
-    :param failure: what failed.
+    :param why: what failed.
     """
     if given is planned or given.reason:
         return given
-    return replace(given, reason=of_error(failure))
+    return replace(given, reason=why)
 
 
 def borne_out(given: Allocation, layout: Layout) -> Allocation:

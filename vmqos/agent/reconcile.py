@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
 from vmqos.agent.act.control_groups import ControlGroups, created, predict
-from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
-from vmqos.agent.courtesy import Courtesy
+from vmqos.agent.courtesy import Courtesy, LockShare
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
@@ -33,7 +32,7 @@ from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import Process
-from vmqos.reason import Reason
+from vmqos.reason import Reason, of_error
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.topology import CacheTopology
@@ -395,7 +394,7 @@ class Reconciler:
         controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
         if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
             return {}
-        if self._groups.prepare(plan) is not None:
+        if self._groups.execute(plan.prepare) is not None:
             self._settled = False
             return {}
         if now != before.resctrl or _changes_others(plan, before.vms, fresh):
@@ -450,7 +449,6 @@ class Reconciler:
         self._backoff.keep_only(
             {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
         )
-        self._placer.keep_only(vms.keys())
         records = (self._record(uuid, observed, tried) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
@@ -519,7 +517,7 @@ class Reconciler:
         if now.lacks_rmids(len(fresh)):
             self._monitoring.make_room(now, sorted(fresh), _graphs(now, plan, records, self._unseen))
             now = resctrl_state.read(self._filesystem, now)
-        failure = self._groups.prepare(plan)
+        failure = self._groups.execute(plan.prepare)
         if failure is None:
             self._granted = self._remembered(plan, records, planned.waiting)
             now = replace(now, layout=predict(now.layout, plan.prepare))
@@ -528,7 +526,8 @@ class Reconciler:
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
         if failure is not None:
-            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], failure) for uuid, given in in_force.items()}
+            why = of_error(failure.error)
+            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in in_force.items()}
         self._note_successes(planned, in_force, records)
         # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
@@ -553,6 +552,7 @@ class Reconciler:
         share: LockShare,
     ) -> dict[str, VmRecord]:
         """Make the VMs' monitoring groups and move the VMs' tasks there; return the records with the tasks' places."""
+        self._placer.keep_only(records.keys())
         ours = {uuid: record for uuid, record in records.items() if not record.request.hands_off}
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process, run_files, vcpu_threads
+from vmqos.hypervisor import cgroup, domain_xml, event_loop, exceptions, qemu_process, run_files, vm_tasks
 from vmqos.hypervisor.domain_xml import DomainDescription
 from vmqos.hypervisor.model import VirtualMachine
 
@@ -253,7 +253,7 @@ class Connection:
             raise exceptions.NoProcess(uuid=uuid)
         try:
             own_cgroup = cgroup.vm_cgroup(process.pid)
-            waiting = vcpu_threads.find(process) if self._waits_for_memory(domain) else {}
+            waiting = vm_tasks.of_vcpus(process) if self._waits_for_memory(domain) else {}
         except exceptions.ProcessVanished:
             return None
         return VirtualMachine(

@@ -35,9 +35,6 @@ _SERVES = re.compile(r"(?:vhost-|kvm-pit/)([0-9]+)")
 """Kernel threads that work for one process and carry its PID in their name: ``vhost_worker_create`` (before Linux 6.4;
 since then its workers are threads of the process) and ``kvm_create_pit``."""
 
-
-_VCPU = re.compile(r"(?:CPU [0-9]+|ALL CPUs)/")
-
 _TGID = re.compile(rb"^Tgid:\t([0-9]{1,10})$", re.MULTILINE)
 _UIDS = re.compile(rb"^Uid:\t([0-9]{1,10})\t([0-9]{1,10})\t", re.MULTILINE)
 
@@ -255,21 +252,6 @@ def cpu_time_of_all(pid: int) -> int:
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
         return 0
-
-
-def vcpu_affinities(pid: int) -> list[frozenset[int]]:
-    """The CPUs that each vCPU of a QEMU process may run on; none where it has no such threads (any more).
-
-    QEMU names the threads ``CPU 0/KVM``, ``CPU 0/TCG`` or ``ALL CPUs/TCG`` (``qemu_thread_naming``, which libvirt turns
-    on).
-    """
-    found = []
-    with contextlib.suppress(exceptions.ProcessVanished):
-        for tid in sorted(tasks(pid)):
-            with contextlib.suppress(ProcessLookupError, exceptions.ProcessVanished):
-                if _VCPU.match(identify(tid).comm):
-                    found.append(frozenset(os.sched_getaffinity(tid)))
-    return found
 
 
 def says(pid: int, arguments: Iterable[bytes]) -> bool:

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All tasks of a VM: QEMU's threads, its workers in the kernel, and its helper processes'."""
+"""The tasks of a VM: QEMU's threads and which of them run vCPUs, its workers in the kernel, its helper processes'."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import os
+import re
+from collections.abc import Callable, Iterator, Set
 
 from vmqos.hypervisor import cgroup, exceptions, processes
-from vmqos.hypervisor.model import VirtualMachine
+from vmqos.hypervisor.model import Process, VirtualMachine
+
+_VCPU = re.compile(r"CPU ([0-9]+)/[A-Z]+")
+"""QEMU's names (``accel/kvm/kvm-accel-ops.c``, ``accel/tcg/tcg-accel-ops-mttcg.c``), which it gives its threads because
+libvirt asks it to (``debug-threads=on``). One thread for all vCPUs, of software emulation, is called otherwise."""
+
+_ANY_VCPU = re.compile(r"(?:CPU [0-9]+|ALL CPUs)/")
+"""With the one thread for all vCPUs."""
 
 
 def all_tasks(vm: VirtualMachine) -> set[int]:
@@ -60,3 +69,73 @@ def _tasks_of_helpers(vm: VirtualMachine, folder: str, count: int) -> set[int]:
     if not threads:
         return set()
     return set().union(*(threads[pid] for pid in threads.keys() & cgroup.processes_in(folder)))
+
+
+def of_vcpus(process: Process) -> dict[int, int]:
+    """The id of the thread of each vCPU that a VM has now, by the vCPU's number.
+
+    A thread has its creator's name until it is given one of its own, so of several the one that was born first is it.
+    The VM's cgroup is no better witness: its ``vcpu0`` has the threads that were born to the vCPU, too.
+
+    :param process: the VM's QEMU process.
+    :raises vmqos.hypervisor.exceptions.ProcessVanished: if it has ended.
+    """
+    first: dict[int, tuple[int, int]] = {}
+    with processes.opened(process) as descriptor:
+        for tid in processes.tasks(process.pid, descriptor):
+            thread = processes.thread_of(descriptor, tid)
+            named = _VCPU.fullmatch(thread.comm) if thread is not None else None
+            if thread is not None and named is not None:
+                number, age = int(named[1]), (thread.start_time, tid)
+                first[number] = min(first.get(number, age), age)
+    return {number: tid for number, (_, tid) in first.items()}
+
+
+def vcpu_affinities(pid: int) -> list[frozenset[int]]:
+    """The CPUs that each vCPU of a QEMU process may run on; none where it has no such threads (any more).
+
+    A thread that runs all vCPUs counts as one.
+    """
+    found = []
+    with contextlib.suppress(exceptions.ProcessVanished):
+        for tid in sorted(processes.tasks(pid)):
+            with contextlib.suppress(ProcessLookupError, exceptions.ProcessVanished):
+                if _ANY_VCPU.match(processes.identify(tid).comm):
+                    found.append(frozenset(os.sched_getaffinity(tid)))
+    return found
+
+
+class NewThreads:
+    """Watches the threads of one process.
+
+    :ivar process: the process.
+    :param known: those of its threads that are not new.
+    """
+
+    def __init__(self, process: Process, known: Set[int]) -> None:
+        self.process = process
+        self._links = -1
+        self._known = known
+        self._young: Set[int] = frozenset()
+
+    def look(self) -> Set[int]:
+        """The threads that were born since the look before the last one.
+
+        Each is told of twice, because libvirt pins a new vCPU's thread after QEMU has made it.
+
+        :raises vmqos.hypervisor.exceptions.ProcessVanished: if the process has ended.
+        :raises OSError: if its threads can't be listed.
+        """
+        try:
+            # The directory has one link more for each thread (``proc_task_getattr``).
+            links = os.stat(f"/proc/{self.process.pid}/task").st_nlink
+        except OSError:
+            links = 0
+        if links == self._links and not self._young:
+            return frozenset()
+        with processes.opened(self.process) as descriptor:
+            now = processes.tasks(self.process.pid, descriptor)
+        found = now - self._known
+        self._known = now - (found - self._young)
+        self._links, self._young = links, found - self._young
+        return found

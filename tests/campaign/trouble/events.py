@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.campaign.trouble.choices import choose
-from tests.campaign.trouble.host import FULL_AUDIT, POLICIES, Host, Pins, PlayedVm
+from tests.campaign.trouble.host import Host
 from tests.campaign.trouble.machine import ERRORS
+from tests.campaign.trouble.quiet_host import FULL_AUDIT, POLICIES, Pins, PlayedVm
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
 from vmqos.resctrl import exceptions
 

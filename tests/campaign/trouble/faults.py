@@ -13,7 +13,7 @@ from tests.campaign.trouble.verdicts import Kind
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX
 from vmqos.agent import early_start
 from vmqos.agent import judge as agents_judge
-from vmqos.agent.act import control_groups, move_tasks
+from vmqos.agent.act import move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
 from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.loop import Agent
@@ -25,23 +25,23 @@ Patch = pytest.MonkeyPatch
 
 
 def the_default_group_is_not_shrunk(patch: Patch) -> None:
-    real = control_groups.execute
+    real = ControlGroups.execute
 
-    def execute(filesystem: Any, steps: Any) -> set[str]:
-        return real(filesystem, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
+    def execute(self: Any, steps: Any) -> Any:
+        return real(self, [step for step in steps if not (isinstance(step, WriteMasks) and not step.group)])
 
-    patch.setattr(control_groups, "execute", execute)
+    patch.setattr(ControlGroups, "execute", execute)
 
 
 def who_grows_comes_before_who_shrinks(patch: Patch) -> None:
-    real = control_groups.execute
+    real = ControlGroups.execute
 
-    def execute(filesystem: Any, steps: Any) -> set[str]:
+    def execute(self: Any, steps: Any) -> Any:
         masks = [step for step in steps if isinstance(step, WriteMasks)]
         others = [step for step in steps if not isinstance(step, WriteMasks)]
-        return real(filesystem, [*others, *reversed(masks)])
+        return real(self, [*others, *reversed(masks)])
 
-    patch.setattr(control_groups, "execute", execute)
+    patch.setattr(ControlGroups, "execute", execute)
 
 
 def tasks_are_moved_to_some_other_vm(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.campaign.trouble.host import Host, PlayedVm
+from tests.campaign.trouble.quiet_host import PlayedVm, QuietHost
 from tests.campaign.trouble.seen import Cache, Seen
 from tests.campaign.trouble.verdicts import LASTING, Kind, Violation
 from tests.campaign.trouble.writes import CLASS_PREFIX, PREFIX, Writes
@@ -26,7 +26,7 @@ class Judge:
     :ivar writes: how many writes it looked after.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: QuietHost) -> None:
         self.host = host
         self.violations: list[Violation] = []
         self.writes = 0

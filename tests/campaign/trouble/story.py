@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.campaign.trouble.events import EVENTS, Event
-from tests.campaign.trouble.host import STEP, Host
+from tests.campaign.trouble.host import Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killer
+from tests.campaign.trouble.quiet_host import STEP
 from tests.campaign.trouble.verdicts import Violation
 from vmqos.conf.libvirt import DEFAULT_GROUP, OWN_WAYS
 

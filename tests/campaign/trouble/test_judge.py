@@ -18,9 +18,10 @@ import pytest
 from tests.campaign.trouble import faults
 from tests.campaign.trouble import story as stories
 from tests.campaign.trouble.faults import FAULTS, Patch
-from tests.campaign.trouble.host import GIVES_IO_WAYS, Host, Pins, Trouble
+from tests.campaign.trouble.host import Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
+from tests.campaign.trouble.quiet_host import GIVES_IO_WAYS, Pins, Trouble
 from tests.campaign.trouble.story import Story, play, shortest
 from tests.campaign.trouble.verdicts import Kind
 from vmqos.agent.observe.lost_vms import Lost, LostVms

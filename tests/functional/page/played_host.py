@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from tests.functional.page.played_counters import FIRST_PID, WAY, PlayedCounters
+from tests.unit.local_api import examples
 from vmqos.agent.serve.api import KNOWN_SERIES
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.gateway.page import Site
@@ -207,7 +208,7 @@ class PlayedHost(PlayedCounters):
 
     def _health(self) -> Any:
         states = [vm["state"] for vm in self.vms]
-        return {
+        told = examples.health() | {
             "status": "degraded" if self.stale or self.unserved else "ok",
             "ages": self.ages,
             "stale": self.stale,
@@ -215,28 +216,17 @@ class PlayedHost(PlayedCounters):
             "hostname": "compute-7",
             "version": "1.4.0",
             "uptime_seconds": 93784.0,
-            "resctrl": {"path": "/sys/fs/resctrl", "mounted": True, "error": None, "simulated": False},
-            "libvirt": {
-                "uri": "qemu:///system",
-                "connected": True,
-                "error": None,
-                "unanswered": None,
-                "starts_watched": True,
-                "watch_error": None,
-            },
             "passes": 93000,
             "last_pass_ms": 4.2,
-            "last_error": None,
             "vms": {state: states.count(state) for state in ("kept", "pending", "degraded", "none")},
-        } | self._names()
-
-    def _names(self) -> dict[str, str]:
-        """What names the state of the VMs and the last event; nothing for an agent that does not tell."""
+        }
         if not self.names_revisions:
-            return {}
+            del told["revision"], told["last_event"]
+            return told
         state = [self._answer(path, {}) for path in ("/v1/vms", "/v1/caches", "/v1/capabilities")]
         known = hashlib.sha256(json.dumps(state).encode()).hexdigest()
-        return {"revision": f"{self.epoch}.{known}", "last_event": f"{self.epoch}.{len(self.events or ())}"}
+        last_event = f"{self.epoch}.{len(self.events or ())}"
+        return told | {"revision": f"{self.epoch}.{known}", "last_event": last_event}
 
     def _cache(self, cache: int) -> Any:
         locked = sum(self.locks.values())

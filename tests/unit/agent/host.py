@@ -18,7 +18,7 @@ from vmqos.agent.observe.told_flavors import Found, ToldFlavors
 from vmqos.agent.reconcile import Change, Reconciler
 from vmqos.allocation import Allocation, Policy
 from vmqos.daemon.backoff import Backoff
-from vmqos.hypervisor import processes, vcpu_threads
+from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.model import NovaMetadata, VirtualMachine
 from vmqos.resctrl import tasks
 from vmqos.resctrl.topology import CacheTopology
@@ -141,7 +141,7 @@ class Host:
 
     def vcpus(self, uuid: str) -> dict[int, int]:
         """The thread of each vCPU of a VM, by its number."""
-        return vcpu_threads.find(self.libvirt.vms[uuid].process)
+        return vm_tasks.of_vcpus(self.libvirt.vms[uuid].process)
 
     def inside(self, uuid: str, group: str) -> int:
         """How many of a VM's threads are in a group."""

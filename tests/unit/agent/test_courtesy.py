@@ -15,8 +15,7 @@ from tests.unit.agent.loop_host import LONG, Host, agent_in
 from tests.unit.clock import Clock
 from tests.unit.eventually import eventually
 from vmqos.agent import courtesy
-from vmqos.agent.act.lock_share import LockShare
-from vmqos.agent.courtesy import Courtesy
+from vmqos.agent.courtesy import Courtesy, LockShare
 from vmqos.allocation import PromiseState
 
 ONE = {"hw:cache_ways": "1"}

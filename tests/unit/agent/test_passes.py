@@ -19,7 +19,7 @@ from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
 from vmqos.agent.observe import cache_vcpus
 from vmqos.allocation import PromiseState
 from vmqos.group_names import vm_group
-from vmqos.hypervisor import processes
+from vmqos.hypervisor import vm_tasks
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
 from vmqos.simulator.hardware import rmids
@@ -224,7 +224,7 @@ def test_a_vm_whose_other_tasks_are_yet_to_be_moved_to_their_monitoring_group_is
     ("module", "function", "specs"),
     [
         (cache_vcpus, "look", {**OWN, "hw:cache_vcpus": "0"}),
-        (processes, "vcpu_affinities", {"hw:cache_ways": "3", "hw:l2_cache_ways": "2"}),
+        (vm_tasks, "vcpu_affinities", {"hw:cache_ways": "3", "hw:l2_cache_ways": "2"}),
     ],
 )
 def test_a_vm_whose_vcpus_can_not_be_looked_at_keeps_what_it_has(

@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from tests.unit.local_api import examples
 from vmqos.agent.serve.counters import Counters
 from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.local_api import contract
 from vmqos.telemetry import Snapshot
 
+_EXAMPLE = examples.health()
+
 HEALTH: contract.Health = {
-    "status": "ok",
+    **_EXAMPLE,
     "version": "1.2.3",
     "hostname": "compute-7",
     "pid": 4711,
@@ -21,29 +24,17 @@ HEALTH: contract.Health = {
     "stale": [],
     "unserved": {"u8": "no PID file", "u9": "no PID file"},
     "resctrl": {
-        "path": "/sys/fs/resctrl",
-        "mounted": True,
-        "error": None,
-        "simulated": False,
+        **_EXAMPLE["resctrl"],
         "groups": {"default": 1, "vm": 1, "class": 0, "foreign": 0},
         "closids": 16,
         "closids_used": 2,
         "rmids": 192,
         "rmids_used": 3,
     },
-    "libvirt": {
-        "uri": "qemu:///system",
-        "connected": True,
-        "error": None,
-        "unanswered": None,
-        "starts_watched": True,
-        "watch_error": None,
-    },
     "passes": 5,
     "last_pass_ms": 2.0,
     "failed_passes": 1,
     "pass_seconds": {"buckets": [(0.1, 3), (1.0, 4)], "count": 5, "sum": 12.5},
-    "last_error": None,
     "vms": {"kept": 1},
 }
 """As the agent tells it."""

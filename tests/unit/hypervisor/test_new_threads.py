@@ -12,7 +12,7 @@ import pytest
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.exceptions import ProcessVanished
 from vmqos.hypervisor.model import Process
-from vmqos.hypervisor.new_threads import NewThreads
+from vmqos.hypervisor.vm_tasks import NewThreads
 
 BEGINS_THREADS = """
 import sys, threading

@@ -199,33 +199,6 @@ def test_a_kernel_thread_names_the_process_it_serves(comm: str, is_kernel_thread
     assert processes.Identity(1, comm, is_kernel_thread).serves_pid == pid
 
 
-def test_threads_that_are_named_as_vcpus_tell_where_they_may_run() -> None:
-    names = ("CPU 0/KVM", "CPU 11/TCG", "worker", "IO mon_iothread")
-    done = threading.Event()
-
-    def run(name: str) -> None:
-        Path("/proc/thread-self/comm").write_text(name)
-        ready.wait()
-        done.wait()
-
-    ready = threading.Barrier(len(names) + 1)
-    threads = [threading.Thread(target=run, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    try:
-        ready.wait(10)
-        mine = frozenset(os.sched_getaffinity(0))
-        assert processes.vcpu_affinities(os.getpid()) == [mine, mine]
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-
-
-def test_a_process_that_is_gone_has_no_vcpus() -> None:
-    assert processes.vcpu_affinities(2**22 + 1) == []
-
-
 def test_the_stat_of_a_whole_process_is_never_read_because_the_kernel_adds_up_all_threads_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,7 +213,6 @@ def test_the_stat_of_a_whole_process_is_never_read_because_the_kernel_adds_up_al
     process = processes.of_pid(pid)
     assert processes.still(process)
     processes.identify(pid)
-    processes.vcpu_affinities(pid)
     with processes.opened(process) as descriptor:
         processes.thread_of(descriptor, pid)
     stats = [path for path in asked if path.endswith("/stat")]

@@ -150,6 +150,7 @@ def health() -> Any:
             "uri": "qemu:///system",
             "connected": True,
             "error": None,
+            "unanswered": None,
             "starts_watched": True,
             "watch_error": None,
         },

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vmqos.allocation import (
     Allocation,
@@ -37,14 +37,12 @@ free yet for a group, the agent tries again as often."""
 _LEVELS = (3, 2)
 
 
-class StepFailed(Exception):
+@dataclass(frozen=True, slots=True)
+class StepFailed:
     """A step of a plan failed. The steps before it are in force, the steps after it were not tried."""
 
-    def __init__(self, step: Step, error: exceptions.ResctrlError) -> None:
-        super().__init__(str(error))
-        self.step = step
-        self.error = error
-        self.code = error.code
+    step: Step
+    error: exceptions.ResctrlError
 
 
 class ControlGroups:
@@ -72,16 +70,35 @@ class ControlGroups:
         )
         return replace(plan, prepare=tuple(kept))
 
-    def prepare(self, plan: Plan) -> StepFailed | None:
-        """Make every group ready for tasks.
+    def execute(self, steps: Iterable[Step]) -> StepFailed | None:
+        """Carry out the steps in order; the caller holds the exclusive lock.
+
+        If the kernel refuses its mode ``exclusive``, that is no failure: the masks keep the promise without it.
 
         :returns: the step that failed, if one did; the steps after it were not tried.
         """
-        try:
-            self._unguarded |= execute(self._filesystem, plan.prepare)
-        except StepFailed as failure:
-            LOG.error("%s: %s", describe(failure.step), failure)
-            return failure
+        for step in steps:
+            try:
+                match step:
+                    case CreateGroup(group):
+                        groups.create(self._filesystem, group)
+                    case WriteMasks(group):
+                        groups.write_lines(self._filesystem, group, *lines(step))
+                    case WriteThrottles(group, throttles):
+                        groups.write_values(self._filesystem, group, "MB", throttles)
+                    case SetExclusive(group, exclusive):
+                        groups.set_mode(self._filesystem, group, "exclusive" if exclusive else "shareable")
+                    case RemoveGroup(group):
+                        groups.remove(self._filesystem, group)
+            except exceptions.ResctrlError as error:
+                if isinstance(step, SetExclusive) and step.exclusive:
+                    LOG.warning("the kernel does not guard %s: %s", step.group, error)
+                    self._unguarded.add(step.group)
+                    continue
+                LOG.error("%s: %s", describe(step), error)
+                return StepFailed(step, error)
+            # A step is logged once it is done: no VM waits for the words, and a step that fails is logged as an error.
+            LOG.info("%s", describe(step))
         return None
 
     def blame(self, plan: Plan, in_force: Mapping[str, Allocation], failure: StepFailed) -> bool:
@@ -95,7 +112,7 @@ class ControlGroups:
         blamed = [uuid for uuid in concerned or in_force if in_force[uuid] is not plan.allocations[uuid]]
         at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
         for uuid in blamed:
-            self._backoff.fail(uuid, of_error(failure), at_most)
+            self._backoff.fail(uuid, of_error(failure.error), at_most)
         return bool(concerned and blamed)
 
     def retire(self, plan: Plan, in_force: Mapping[str, Allocation]) -> bool:
@@ -105,50 +122,12 @@ class ControlGroups:
         """
         if any(given.group != plan.allocations[uuid].group for uuid, given in in_force.items()):
             return False
-        try:
-            execute(self._filesystem, plan.retire)
-        except StepFailed as failure:
-            LOG.error("%s: %s", describe(failure.step), failure)
-            return False
-        return True
+        return self.execute(plan.retire) is None
 
 
 def created(plan: Plan) -> set[str]:
     """The names of the control groups that the plan creates."""
     return {step.group for step in plan.prepare if isinstance(step, CreateGroup)}
-
-
-def execute(filesystem: Filesystem, steps: Iterable[Step]) -> set[str]:
-    """Carry out the steps in order; the caller holds the exclusive lock.
-
-    If the kernel refuses its mode ``exclusive``, that is no failure: the masks keep the promise without it.
-
-    :returns: the groups for which the kernel refused that mode.
-    :raises vmqos.agent.act.control_groups.StepFailed: at the first step that fails.
-    """
-    unguarded = set()
-    for step in steps:
-        try:
-            match step:
-                case CreateGroup(group):
-                    groups.create(filesystem, group)
-                case WriteMasks(group):
-                    groups.write_lines(filesystem, group, *lines(step))
-                case WriteThrottles(group, throttles):
-                    groups.write_values(filesystem, group, "MB", throttles)
-                case SetExclusive(group, exclusive):
-                    groups.set_mode(filesystem, group, "exclusive" if exclusive else "shareable")
-                case RemoveGroup(group):
-                    groups.remove(filesystem, group)
-        except exceptions.ResctrlError as error:
-            if isinstance(step, SetExclusive) and step.exclusive:
-                LOG.warning("the kernel does not guard %s: %s", step.group, error)
-                unguarded.add(step.group)
-                continue
-            raise StepFailed(step, error) from error
-        # A step is logged once it is done: no VM waits for the words, and a step that fails is logged as an error.
-        LOG.info("%s", describe(step))
-    return unguarded
 
 
 def lines(step: WriteMasks) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from vmqos.agent.act import monitoring_plan
-from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.monitoring_plan import Create, Move, Remove, Step
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
+from vmqos.agent.courtesy import LockShare
 from vmqos.daemon.backoff import Backoff
 from vmqos.group_names import vm_group, vm_of
 from vmqos.host.resctrl_state import ResctrlState

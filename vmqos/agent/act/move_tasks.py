@@ -7,10 +7,10 @@ import contextlib
 import functools
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, replace
 
-from vmqos.agent.act.lock_share import SMALLEST_CHUNK, Pace
 from vmqos.resctrl import exceptions, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -19,6 +19,15 @@ LOG = logging.getLogger(__name__)
 ROUNDS = 8
 """How often to look for threads whose parent had not been moved yet when they were born. Each round at least halves the
 odds that one is left; the next audit finds it then."""
+
+SMALLEST_CHUNK = 64
+"""Tasks that are moved in each turn even if its time is over, so that every turn gets further."""
+
+LARGEST_CHUNK = 512
+"""Tasks that are moved, at most, between two looks at the clock: about as many ids as fit into one write."""
+
+_FIRST_GUESS = 50e-6
+"""Seconds that the move of one task is assumed to take at first. A kernel needs less, the simulator more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,35 @@ class TaskPlacement:
     def control_of(self, tid: int) -> str:
         """The control group that a task belongs in."""
         return self.target.control if self.chosen is None or tid in self.chosen else ""
+
+
+class Pace:
+    """How long the move of a task took lately; one object watches one mount."""
+
+    __slots__ = ("_seconds_each",)
+
+    def __init__(self) -> None:
+        self._seconds_each = _FIRST_GUESS
+
+    def fits(self, until: float) -> int:
+        """How many tasks can be moved until then: :data:`SMALLEST_CHUNK` to :data:`LARGEST_CHUNK`, or 0 if fewer fit.
+
+        :param until: monotonic seconds.
+        """
+        number = min(LARGEST_CHUNK, (until - time.monotonic()) / self._seconds_each)
+        return int(number) if number >= SMALLEST_CHUNK else 0
+
+    def timed(self, number: int, move: Callable[[], frozenset[int]]) -> frozenset[int]:
+        """Carry out a move of tasks, and learn from it how long the move of one task takes.
+
+        :param number: how many tasks ``move`` moves.
+        :returns: what ``move`` returns.
+        """
+        began = time.monotonic()
+        moved = move()
+        if number >= SMALLEST_CHUNK:
+            self._seconds_each = max(1e-7, (time.monotonic() - began) / number)
+        return moved
 
 
 def place(

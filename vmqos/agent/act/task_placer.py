@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from vmqos.agent.act import move_tasks
-from vmqos.agent.act.lock_share import LockShare, Pace
-from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups, TaskPlacement
+from vmqos.agent.act.move_tasks import Pace, TaskGroup, TaskGroups, TaskPlacement
 from vmqos.agent.act.outside_time import OutsideTime, measure
+from vmqos.agent.courtesy import LockShare
 from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.agent.observe.stray_tasks import StrayWatch
 from vmqos.daemon.backoff import Backoff

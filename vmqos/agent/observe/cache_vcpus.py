@@ -18,7 +18,7 @@ from vmqos.agent.observe.running_vms import ERROR_LENGTH, ObservedVm, unexpected
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import VCPUS, cpu_spec
-from vmqos.hypervisor import processes, vcpu_threads
+from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.exceptions import HypervisorError
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason
@@ -187,7 +187,7 @@ class VcpuWatch:
         """
         key = ("vcpus", vm.uuid)
         try:
-            found = look(vm, asked) if asked is not None else processes.vcpu_affinities(vm.process.pid)
+            found = look(vm, asked) if asked is not None else vm_tasks.vcpu_affinities(vm.process.pid)
             self._backoff.succeed(key)
             self._once.end(key)
             return found
@@ -209,7 +209,7 @@ def look(vm: VirtualMachine, asked: frozenset[int]) -> CacheVcpus:
     :raises vmqos.hypervisor.exceptions.ProcessVanished: if the VM's QEMU process has ended.
     """
     seen = frozenset(processes.tasks(vm.process.pid))
-    found = vcpu_threads.find(vm.process)
+    found = vm_tasks.of_vcpus(vm.process)
     present = asked & found.keys()
     threads = frozenset(found[number] for number in present)
     affinities = tuple(processes.affinities(sorted(threads)))

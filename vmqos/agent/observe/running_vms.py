@@ -18,7 +18,6 @@ from vmqos.daemon.log_once import LogOnce
 from vmqos.hypervisor import exceptions, processes, vm_tasks
 from vmqos.hypervisor.connection import Connection
 from vmqos.hypervisor.model import VirtualMachine
-from vmqos.hypervisor.new_threads import NewThreads
 from vmqos.reason import Code, Reason, of_error
 
 LOG = logging.getLogger(__name__)
@@ -149,7 +148,7 @@ class RunningVms:
         self._backoff = Backoff(*RETRY_DELAYS)
         self._once = LogOnce(LOG)
         self._vms: dict[str, ObservedVm] = {}
-        self._new_threads: dict[str, NewThreads] = {}
+        self._new_threads: dict[str, vm_tasks.NewThreads] = {}
         self._last = VmList()
         self._has_ended = self._has_marked = False
         self._ended: dict[str, tuple[int, float]] = {}
@@ -388,7 +387,7 @@ class RunningVms:
             self._vms[uuid] = observed
             watched = self._new_threads.get(uuid)
             if watched is None or watched.process != observed.vm.process:
-                self._new_threads[uuid] = NewThreads(observed.vm.process, tasks)
+                self._new_threads[uuid] = vm_tasks.NewThreads(observed.vm.process, tasks)
             self._backoff.succeed(uuid)
             self._once.end(("look", uuid))
             with self._lock:

@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Mapping
 
-from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskPlacement
+from vmqos.agent.courtesy import LockShare
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process

@@ -87,7 +87,7 @@ def test_a_step_that_the_kernel_refuses_ends_the_plan_and_is_the_vms_failure(
         (CreateGroup(vm_group(A)), WriteMasks(vm_group(A), {0: CapacityBitmask(0x5)}), CreateGroup(vm_group(B))),
         {A: kept(A), B: kept(B)},
     )
-    failure = groups.prepare(plan)
+    failure = groups.execute(plan.prepare)
     assert failure is not None and failure.step == plan.prepare[1]
     assert vm_group(A) in resctrl.directories() and vm_group(B) not in resctrl.directories()
     assert groups.blame(plan, {A: PENDING, B: PENDING}, failure), "a pass without that VM gets further"
@@ -98,7 +98,7 @@ def test_a_failure_of_the_default_group_concerns_all_that_miss_something(
     groups: ControlGroups, backoff: Backoff
 ) -> None:
     plan = Plan((WriteMasks("", {0: CapacityBitmask(0x5)}),), {A: kept(A), B: kept(B)})
-    failure = groups.prepare(plan)
+    failure = groups.execute(plan.prepare)
     assert failure is not None
     assert not groups.blame(plan, {A: PENDING, B: plan.allocations[B]}, failure)
     assert backoff.waits(A) and not backoff.waits(B)
@@ -110,7 +110,7 @@ def test_a_mode_that_the_kernel_refuses_is_not_asked_for_again_until_everything_
     guard = SetExclusive(vm_group(A), True)
     # A new group has all ways, as the default group does: the kernel refuses to guard it.
     plan = Plan((CreateGroup(vm_group(A)), guard))
-    assert groups.prepare(plan) is None
+    assert groups.execute(plan.prepare) is None
     assert groups.without_refused(plan).prepare == (CreateGroup(vm_group(A)),)
     groups.forget()
     assert groups.without_refused(plan) == plan
@@ -119,7 +119,7 @@ def test_a_mode_that_the_kernel_refuses_is_not_asked_for_again_until_everything_
 def test_nothing_is_removed_where_the_plan_turned_out_differently(
     groups: ControlGroups, resctrl: SimulatedResctrl
 ) -> None:
-    assert groups.prepare(Plan((CreateGroup(vm_group(A)),))) is None
+    assert groups.execute([CreateGroup(vm_group(A))]) is None
     plan = Plan(allocations={B: kept(B)}, retire=(RemoveGroup(vm_group(A)),))
     assert not groups.retire(plan, {B: PENDING})
     assert vm_group(A) in resctrl.directories()

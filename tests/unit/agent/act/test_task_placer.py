@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from vmqos.agent.act import outside_time
-from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.act.task_placer import Placer
+from vmqos.agent.courtesy import LockShare
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.daemon.backoff import Backoff
 from vmqos.host import resctrl_state

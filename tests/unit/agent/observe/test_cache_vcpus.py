@@ -16,7 +16,7 @@ from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.extra_specs import CacheRequest
-from vmqos.hypervisor import processes
+from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.reason import NO_REASON, Code, Reason
 
@@ -76,7 +76,7 @@ def test_a_fault_in_looking_at_one_vm_is_its_reason_and_is_logged_once(
 
     requests = {"a": FlavorRequest(wants=asked), "b": FlavorRequest(wants=CacheRequest(ways=1))}
     monkeypatch.setattr(cache_vcpus, "look", fail)
-    monkeypatch.setattr(processes, "vcpu_affinities", fail)
+    monkeypatch.setattr(vm_tasks, "vcpu_affinities", fail)
     backoff = Backoff(1.0, 2.0)
     watch = VcpuWatch(backoff, LogOnce(logging.getLogger(__name__)))
     for _ in range(3):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.agent.act.lock_share import LockShare
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
+from vmqos.agent.courtesy import LockShare
 from vmqos.agent.observe import stray_tasks
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.stray_tasks import StrayWatch
