@@ -43,7 +43,7 @@ class VisibleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a record. It keeps its own text, for other handlers have it, too."""
         # Every formatter leaves the text there.
-        record.message = _message(record)
+        record.message = message_of(record)
         lines = [record.message]
         if record.exc_info:
             pieces = traceback.format_exception(*record.exc_info)
@@ -63,7 +63,8 @@ def make_visible(logger: logging.Logger) -> None:
             handler.setFormatter(VisibleFormatter(handler.formatter or logging.Formatter()))
 
 
-def _message(record: logging.LogRecord) -> str:
+def message_of(record: logging.LogRecord) -> str:
+    """The text of a record; where its arguments do not fit, that is told in it."""
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError) as error:

@@ -245,7 +245,10 @@ class Agent:
 
     def run_passes(self) -> None:
         """One pass, and more as long as each gets further."""
-        for _ in range(PASSES_IN_A_ROW):
+        for number in range(PASSES_IN_A_ROW):
+            if number and self._watchdog:
+                # Each pass may have waited for the lock for a third of the time in which systemd wants to hear of us.
+                self._notify("WATCHDOG=1")
             if not self._run_pass():
                 self._breath.succeed(_PASS)
                 return

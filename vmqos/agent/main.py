@@ -10,6 +10,7 @@ import pwd
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,6 +28,7 @@ from vmqos.agent.serve.sizes import Sizes
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon import journal
+from vmqos.daemon.log_queue import LogQueue
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.host.exceptions import HostError
 from vmqos.host.single_instance import only_agent
@@ -54,14 +56,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         conf = _configuration(arguments)
         with only_agent(conf.resctrl.path):
-            return _once(conf) if conf.once else _serve(conf, lambda: _configuration(arguments))
+            if conf.once:
+                return _once(conf)
+            with closing(LogQueue()) as lines:
+                lines.attach(logging.getLogger())
+                return _serve(conf, lambda: _configuration(arguments, lines))
     except (ConfigurationError, SocketUnusable, HostError) as error:
         print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1
 
 
-def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
-    """Read everything anew, into an object of its own, and have the log follow it."""
+def _configuration(arguments: Sequence[str] | None, lines: LogQueue | None = None) -> cfg.ConfigOpts:
+    """Read everything anew, into an object of its own, and have the log follow it.
+
+    :param lines: has the log written, so that no thread waits for that; ``None``: each thread writes by itself.
+    """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf.register_cli_opts(COMMAND_LINE)
@@ -69,6 +78,8 @@ def _configuration(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     log.setup(conf, "vmqos")
     make_visible(logging.getLogger())
     journal.attach(logging.getLogger(), "vmqos-agent")
+    if lines is not None:
+        lines.attach(logging.getLogger())
     # The gateway looks at those with credentials: the agent has no use for keystoneauth.
     for warning in loader.unknown_options(conf, of_keystoneauth=False):
         LOG.warning("%s", warning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
@@ -156,6 +156,8 @@ class Reconciler:
         self._lost = LostVms(filesystem)
         self._requested = Requested()
         self._unseen: frozenset[str] = frozenset()
+        self._mounted_as: tuple[int, int, int] | None = None
+        """The mount that all of this is about; ``None`` before the first pass."""
         self._settled = False
         self._unfinished = False
         self._in_force = InForce()
@@ -190,6 +192,16 @@ class Reconciler:
         self._before_trial = {}
         with self._guard:
             self.snapshot = replace(self.snapshot, resctrl=None)
+
+    def _begin_anew(self, mounted_as: tuple[int, int, int]) -> None:
+        """Trust nothing that earlier passes read; where resctrl is mounted anew, forget what has failed, too.
+
+        :param mounted_as: the mount of now.
+        """
+        self.forget()
+        if self._mounted_as not in (None, mounted_as):
+            self._backoff.keep_only(())
+        self._mounted_as = mounted_as
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
         """Note that resctrl is gone, and all groups with it: no promise is kept until it is back.
@@ -267,8 +279,9 @@ class Reconciler:
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
         self._give_way(is_audit)
         self._unfinished = False
-        if before is None or now.mounted_as != before.mounted_as:
-            self.forget()
+        if before is None or now.mounted_as != self._mounted_as:
+            # It may be mounted anew since a read that an earlier pass made at its end, too.
+            self._begin_anew(now.mounted_as)
         elif change.everything:
             self._groups.forget()
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
@@ -377,7 +390,7 @@ class Reconciler:
         if before.resctrl is None or self._granted is None:
             return {}
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
-        if now.mounted_as != before.resctrl.mounted_as:
+        if now.mounted_as != self._mounted_as:
             return {}
         asked = planner_requests.make(now, records.values(), before.topology, waiting := self._backoff.waiting())
         fresh = {one.uuid: one for one in asked}
@@ -446,9 +459,7 @@ class Reconciler:
 
         :param tried: what is tried on one of them.
         """
-        self._backoff.keep_only(
-            {key for uuid in vms for key in (uuid, ("monitoring", uuid), ("tasks", uuid), ("vcpus", uuid))}
-        )
+        self._backoff.keep_only({key for uuid in vms for key in _may_fail(uuid, self._requested.requests[uuid])})
         records = (self._record(uuid, observed, tried) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
@@ -612,7 +623,8 @@ class Reconciler:
         self._requested = replace(self._requested, born=frozenset())
         waiting = any(given.state is not PromiseState.KEPT for given in borne_out.values())
         has_freed = acted.is_complete and bool(planned.plan.retire)
-        return is_meddled or acted.is_rest_possible or self._unfinished or (has_freed and waiting)
+        is_mounted_anew = now.mounted_as != self._mounted_as
+        return is_meddled or is_mounted_anew or acted.is_rest_possible or self._unfinished or (has_freed and waiting)
 
     def _note_successes(
         self, planned: Planned, in_force: Mapping[str, Allocation], records: Mapping[str, VmRecord]
@@ -640,6 +652,16 @@ class Reconciler:
         keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
         before = {vm_group(uuid) for uuid in keep | self._unseen}
         return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+
+
+def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:
+    """The keys of what can fail for a VM: a failure of what is not done for it any more would be due for ever."""
+    yield uuid
+    if not request.hands_off:
+        yield "monitoring", uuid
+        yield "tasks", uuid
+    if request.follows_vcpus:
+        yield "vcpus", uuid
 
 
 def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:

@@ -86,13 +86,26 @@ def vm_cgroup(pid: int) -> str | None:
     candidates = own_folders(parse_memberships(processes.cgroups(pid)))
     if not candidates:
         return None
-    mounts = parse_mounts(_lines(f"{processes.PROC}/self/mountinfo"))
+    # A host of containers has a thousand mounts. The cgroups' are among the first: no more than these are read.
+    mounts, seen = parse_mounts(_lines(f"{processes.PROC}/self/mountinfo")), list[CgroupMount]()
     for candidate in candidates:
-        for mount in mounts:
+        for mount in _from_the_first(mounts, seen):
             directory = below(mount, candidate)
             if directory is not None and _is_roots(directory, mount.path):
                 return directory
     return None
+
+
+def _from_the_first(mounts: Iterator[CgroupMount], seen: list[CgroupMount]) -> Iterator[CgroupMount]:
+    """All mounts, those that were seen before the others.
+
+    :param mounts: the mounts that were not seen yet.
+    :param seen: the others; what is seen now is added.
+    """
+    yield from tuple(seen)
+    for mount in mounts:
+        seen.append(mount)
+        yield mount
 
 
 def libvirt_id(directory: str) -> int | None:
@@ -145,12 +158,11 @@ def parse_memberships(content: bytes) -> list[Membership]:
     return found
 
 
-def parse_mounts(lines: Iterable[bytes]) -> list[CgroupMount]:
+def parse_mounts(lines: Iterable[bytes]) -> Iterator[CgroupMount]:
     """The cgroup hierarchies among the lines of ``/proc/<pid>/mountinfo`` (proc(5)).
 
-    A line that is none such is passed over.
+    A line that is none such is passed over. No line is read before the next hierarchy is asked for.
     """
-    found = []
     for line in lines:
         mount, _, file_system = line.partition(b" - ")
         fields, described = mount.split(b" "), file_system.split(b" ")
@@ -158,8 +170,7 @@ def parse_mounts(lines: Iterable[bytes]) -> list[CgroupMount]:
             continue
         root, path = (os.fsdecode(_unescape(field)) for field in fields[3:5])
         options = frozenset(os.fsdecode(described[2]).split(",")) - {"rw", "ro"}
-        found.append(CgroupMount(path, root, options if described[0] == b"cgroup" else frozenset()))
-    return found
+        yield CgroupMount(path, root, options if described[0] == b"cgroup" else frozenset())
 
 
 def own_folders(memberships: Iterable[Membership]) -> list[Membership]:

@@ -13,6 +13,7 @@ assigned.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ class Assignments(Protocol):
         """What can be counted of a group, given its directory below the root, and whether it is counted.
 
         :raises vmqos.resctrl.exceptions.Vanished: if there is no such group (any more).
+        """
+
+    def slots_of_all(self, directories: Iterable[str]) -> dict[str, dict[Slot, bool]]:
+        """What can be counted of groups, by directory, and whether it is counted; a group that is gone is left out.
+
+        :raises vmqos.resctrl.exceptions.ResctrlError: if that can't be read.
         """
 
     def assign(self, directory: str, slot: Slot) -> None:
@@ -108,6 +115,13 @@ class _PerGroup:
             found |= {Slot(event.strip(), cache): state != _NONE for cache, state in _entries(states)}
         return found
 
+    def slots_of_all(self, directories: Iterable[str]) -> dict[str, dict[Slot, bool]]:
+        found = {}
+        for directory in directories:
+            with contextlib.suppress(exceptions.Vanished):
+                found[directory] = self.slots(directory)
+        return found
+
     def assign(self, directory: str, slot: Slot) -> None:
         self._fs.write(join(directory, _PER_GROUP), f"{slot.event}:{slot.cache}=e")
 
@@ -122,16 +136,22 @@ class _AtOnce:
         self._fs = fs
 
     def slots(self, directory: str) -> dict[Slot, bool]:
-        wanted = _names(directory)
+        try:
+            return self.slots_of_all([directory])[directory]
+        except KeyError:
+            raise exceptions.Vanished(path=self._fs.path(directory)) from None
+
+    def slots_of_all(self, directories: Iterable[str]) -> dict[str, dict[Slot, bool]]:
+        wanted, found = {_names(directory): directory for directory in directories}, {}
         for line in self._fs.read(_CONTROL).split("\n"):
             group, _, states = line.rpartition("/")
-            if group == wanted:
-                return {
+            if group in wanted:
+                found[wanted[group]] = {
                     Slot(event, cache): flag in state
                     for cache, state in _entries(states)
                     for flag, event in _FLAGS.items()
                 }
-        raise exceptions.Vanished(path=self._fs.path(directory))
+        return found
 
     def assign(self, directory: str, slot: Slot) -> None:
         self._fs.write(_CONTROL, f"{_names(directory)}/{slot.cache}+{_flag(slot)}")

@@ -35,7 +35,7 @@ def _in_own_proc(parse: Parse) -> Parse:
 
 
 def mountinfo(data: bytes) -> bool:
-    found = cgroups.parse_mounts(data.split(b"\n"))
+    found = list(cgroups.parse_mounts(data.split(b"\n")))
     for mount in found:
         assert "rw" not in mount.controllers
         own = cgroups.Membership(mount.controllers, f"{mount.root.rstrip('/')}/a")

@@ -68,6 +68,7 @@ class Host:
         self._told: dict[str, object] = {}
         self._children: list[subprocess.Popen[bytes]] = []
         self.before_lock: Callable[[], None] = lambda: None
+        self.policy = NOT_GUARDED
         self.restart()
 
     def restart(self) -> None:
@@ -121,7 +122,7 @@ class Host:
         self.reconciler.request(change, vms)
         self.before_lock()
         with self.resctrl.lock(exclusive=True):
-            return self.reconciler.run(change, vms, self.topology, NOT_GUARDED)
+            return self.reconciler.run(change, vms, self.topology, self.policy)
 
     def settle(self) -> None:
         """Passes, as long as the next one gets further."""

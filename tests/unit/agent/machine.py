@@ -93,6 +93,14 @@ class SimulatedResctrl(Filesystem):
     def rename(self, old: str, new: str) -> None:
         self._change("rename", old, self.path(new), lambda: self.machine.rename(old, new))
 
+    def mount_anew(self) -> None:
+        """Unmount, which removes all groups, and mount."""
+        self.machine.unmount()
+        self.machine.mount()
+        # Each mount has its own info.
+        shutil.rmtree(Path(self.root) / "info")
+        self._mirror()
+
     def _change(self, action: str, relative: str, data: str, change: Callable[[], None]) -> None:
         def changed() -> None:
             self.before(relative)

@@ -295,6 +295,35 @@ def test_the_service_manager_hears_of_the_agent_while_another_process_holds_the_
                 assert "lock" in host.agent.health.last_error
 
 
+def test_the_service_manager_hears_of_the_agent_between_passes_that_follow_each_other_at_once(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, passes = list[bytes](), list[int]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(LONG)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", str(10**9))
+        run_pass = host.agent._run_pass
+
+        def gets_further() -> bool:
+            """Each pass may have waited for the lock for as long as one is allowed to."""
+            passes.append(len(told))
+            return run_pass() or len(passes) < loop.PASSES_IN_A_ROW
+
+        def hear(state: str) -> None:
+            notify(state)
+            told.append(manager.recv(4096))
+
+        notify = host.agent._notify
+        monkeypatch.setattr(host.agent, "_run_pass", gets_further)
+        monkeypatch.setattr(host.agent, "_notify", hear)
+        with host.running():
+            eventually(lambda: len(passes) >= loop.PASSES_IN_A_ROW)
+    assert passes[: loop.PASSES_IN_A_ROW] == list(range(loop.PASSES_IN_A_ROW))
+    assert all(b"WATCHDOG=1" in state for state in told[: loop.PASSES_IN_A_ROW])
+
+
 def test_a_pass_that_fails_for_ever_is_logged_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     vm = host.libvirt.boot(TWO)
     host.agent.run_passes()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
+from tests.unit.agent.host import CLASS, NOT_GUARDED, OWN, SHARED, Host, MakeHost
 from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent.act import monitoring_groups
@@ -269,6 +269,83 @@ def test_an_agent_that_is_restarted_does_not_say_how_long_vms_were_outside_befor
     host.settle()
     found = host.reconciler.snapshot.vms[vm].outside
     assert found is not None and (found.at_start, found.later, found.is_settled) == (None, 0, True)
+
+
+# Resctrl is mounted anew.
+
+
+def is_guarded(host: Host, vm: str) -> bool:
+    """Whether the kernel guards the VM's ways."""
+    return host.resctrl.read(f"vmqos.{vm}", "mode").strip() == "exclusive"
+
+
+@pytest.mark.parametrize("during", ["a whole pass", "a look at its tasks alone", "none"])
+def test_what_the_kernel_refused_is_tried_again_once_resctrl_is_mounted_anew(host: Host, during: str) -> None:
+    host.policy = replace(NOT_GUARDED, kernel_exclusive=True)
+    vm = host.boot(OWN)
+    with writes_refused(host, f"vmqos.{vm}/mode"):
+        host.settle()
+    assert host.told(vm).state is KEPT and not is_guarded(host, vm)
+
+    def mount_anew(path: str) -> None:
+        if path.endswith("tasks"):
+            host.resctrl.before = lambda path: None
+            host.resctrl.mount_anew()
+
+    if during == "none":
+        host.resctrl.mount_anew()
+    else:
+        host.resctrl.before = mount_anew
+        if during == "a whole pass":
+            host.boot(SHARED)
+        else:
+            host.look_again(vm)
+        assert host.run(), "another pass is asked for at once"
+        assert f"vmqos.{vm}" not in host.groups()
+    host.settle()
+    assert host.told(vm).state is KEPT and is_guarded(host, vm)
+
+
+def test_a_vm_for_which_something_failed_does_not_wait_longer_once_resctrl_is_mounted_anew(host: Host) -> None:
+    vm = host.boot(OWN)
+    with writes_refused(host, f"vmqos.{vm}/schemata"):
+        for _ in range(5):
+            host.run()
+            host.clock += 60.0
+        host.run()
+    assert host.told(vm).state is PromiseState.PENDING
+    host.resctrl.mount_anew()
+    host.settle()
+    assert host.told(vm).state is KEPT
+
+
+# A failure of what is not done any more calls for no pass.
+
+
+@pytest.mark.parametrize("left", ["the vCPUs are named no more", "libvirt has placed it"])
+def test_a_failure_of_what_is_not_done_for_a_vm_any_more_is_forgotten(
+    host: Host, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    vm = host.boot({**OWN, "hw:cache_vcpus": "0"}, threads=3, vcpus=2)
+    reads = refuse_tasks(host, f"vmqos.{vm}")
+
+    def fail(*_: object) -> None:
+        raise OSError("it is not to be seen")
+
+    with monkeypatch.context() as patched:
+        if left == "the vCPUs are named no more":
+            patched.setattr(cache_vcpus, "look", fail)
+        host.settle()
+    assert reads or left == "the vCPUs are named no more"
+    assert host.backoff.next_due() is not None
+    host.resctrl.before = lambda path: None
+    if left == "the vCPUs are named no more":
+        host.libvirt.resize(vm, OWN)
+    else:
+        host.libvirt.vms[vm] = replace(host.libvirt.vms[vm], has_cachetune=True)
+    host.clock += 60.0
+    host.settle()
+    assert host.backoff.next_due() is None, "each pass would be a whole one, for ever"
 
 
 # A VM that can't be looked at keeps what it has.

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from vmqos.hypervisor import cgroup, exceptions
+from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.cgroup import CgroupMount, Membership
 
 V1 = CgroupMount("/sys/fs/cgroup/cpu,cpuacct", "/", frozenset({"cpu", "cpuacct"}))
@@ -27,7 +28,7 @@ MOUNTINFO = (
 
 
 def test_the_mounts_of_all_hierarchies_are_found() -> None:
-    assert cgroup.parse_mounts(MOUNTINFO) == [
+    assert list(cgroup.parse_mounts(MOUNTINFO)) == [
         V1,
         CgroupMount("/sys/fs/cgroup/systemd", "/", frozenset({"xattr", "name=systemd"})),
         CgroupMount("/mnt/two words", "/docker/ab", frozenset()),
@@ -179,7 +180,7 @@ HOSTILE_MOUNTS = {
 @pytest.mark.parametrize("line", HOSTILE_MOUNTS.values(), ids=HOSTILE_MOUNTS)
 def test_a_mount_of_any_name_hides_no_other(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_bytes(b"\n".join((line, CGROUP2, line, b"")))
-    found = cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo")))
+    found = list(cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo"))))
     assert [mount for mount in found if mount.path == "/sys/fs/cgroup"] == [V2]
     assert len(found) == 1
 
@@ -190,7 +191,47 @@ def test_only_the_beginning_of_a_file_that_is_too_long_is_searched(
     monkeypatch.setattr(cgroup, "LONGEST_MOUNTS", 1 << 20)
     line = b"50 1 0:9 / /home/u/a rw - fuse.x x rw"
     (tmp_path / "mountinfo").write_bytes(b"\n".join((CGROUP2, *[line] * 100_000, CGROUP2, b"")))
-    assert cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo"))) == [V2]
+    assert list(cgroup.parse_mounts(cgroup._lines(str(tmp_path / "mountinfo")))) == [V2]
+
+
+@pytest.mark.parametrize("of_cpu", [True, False])
+def test_no_more_mounts_are_read_than_it_takes_to_find_a_vms_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_cpu: bool
+) -> None:
+    parts = ("cpu", "unified") if of_cpu else ("unified",)
+    for part in parts:
+        (tmp_path / part / PLAIN[1:] / "emulator").mkdir(parents=True)
+    mounts = [
+        *[b"49 1 0:9 / /home/u/a rw - fuse.x x rw"] * 3,
+        f"50 1 0:8 / {tmp_path}/unified rw - cgroup2 cgroup2 rw".encode(),
+        f"51 1 0:9 / {tmp_path}/cpu rw - cgroup cgroup rw,cpu".encode(),
+        *[b"52 1 0:9 / /home/u/a rw - fuse.x x rw"] * 1000,
+    ]
+    read = list[bytes]()
+
+    def lines(path: str) -> Iterator[bytes]:
+        for line in mounts:
+            read.append(line)
+            yield line
+
+    memberships = f"1:cpu:{PLAIN}/emulator\n0::{PLAIN}\n" if of_cpu else f"0::{PLAIN}/emulator\n"
+    monkeypatch.setattr(cgroup, "_lines", lines)
+    monkeypatch.setattr(processes, "cgroups", lambda pid: memberships.encode())
+    assert cgroup.vm_cgroup(1) == f"{tmp_path}/{parts[0]}{PLAIN}"
+    assert len(read) == (5 if of_cpu else 4)
+
+
+def test_a_folder_that_the_first_hierarchy_does_not_show_is_found_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / PLAIN[1:] / "emulator").mkdir(parents=True)
+    mounts = [
+        f"50 1 0:8 / {tmp_path} rw - cgroup2 cgroup2 rw".encode(),
+        b"51 1 0:9 / /nowhere rw - cgroup cgroup rw,cpu",
+    ]
+    monkeypatch.setattr(cgroup, "_lines", lambda path: iter(mounts))
+    monkeypatch.setattr(processes, "cgroups", lambda pid: f"1:cpu:{PLAIN}/emulator\n0::{PLAIN}\n".encode())
+    assert cgroup.vm_cgroup(1) == f"{tmp_path}{PLAIN}"
 
 
 def test_octal_numbers_in_a_mount_point_are_bytes() -> None:

@@ -78,5 +78,16 @@ def test_a_group_that_the_one_file_does_not_have_is_gone(machine):
         assignments.slots("c")
 
 
+def test_the_one_file_is_read_once_for_all_groups(machine, monkeypatch):
+    fs = machine("[mbm_cntr_assign]\n", mbm_assign_control="//0=t;\n/m/0=l;\nc//0=_;\n")
+    assignments, read, reads = assignment.find(fs), fs.read, []
+    monkeypatch.setattr(Filesystem, "read", lambda self, *path: reads.append(path) or read(*path))
+    assert assignments.slots_of_all(["", "mon_groups/m", "gone"]) == {
+        "": {Slot(TOTAL, 0): True, Slot(LOCAL, 0): False},
+        "mon_groups/m": {Slot(TOTAL, 0): False, Slot(LOCAL, 0): True},
+    }
+    assert len(reads) == 1
+
+
 def test_the_free_counters_are_told_by_cache(machine):
     assert assignment.available(machine(available_mbm_cntrs="0=30;1=0\n")) == {0: 30, 1: 0}

@@ -7,9 +7,9 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
-from vmqos.agent.act.turns import next_turn
+from vmqos.agent.act.turns import Turn, next_turn
 from vmqos.agent.snapshot import Snapshot
 from vmqos.resctrl import assignment, exceptions
 from vmqos.resctrl.assignment import Assignments, Slot
@@ -115,11 +115,19 @@ class CounterTurns:
         if self._sweeps < SWEEPS or self._clock() - self._began < self._length:
             return
         try:
-            with self._filesystem.lock(exclusive=True, timeout=LOCK_PATIENCE):
-                assignments = assignment.find(self._filesystem)
-                if assignments is None:
-                    return
-                self._change(assignments, assignment.available(self._filesystem))
+            assignments = assignment.find(self._filesystem)
+            if assignments is None:
+                return
+            # A host may have a thousand groups: they are read before the lock is taken.
+            groups = self._groups()
+            vms = _read(assignments, groups)
+            turn = self._next_turn(vms, assignment.available(self._filesystem))
+            if turn.served:
+                have = {uuid for uuid, slots in vms.items() if any(any(states.values()) for states in slots.values())}
+                concerned = {uuid: groups[uuid] for uuid in vms if uuid in have | turn.served}
+                with self._filesystem.lock(exclusive=True, timeout=LOCK_PATIENCE):
+                    _change(assignments, concerned, turn.served)
+                self._line = turn.line
         except exceptions.LockTimeout:
             return
         except exceptions.ResctrlError as error:
@@ -127,18 +135,16 @@ class CounterTurns:
         # The turn begins when its counters count.
         self._began, self._sweeps = self._clock(), 0
 
-    def _change(self, assignments: Assignments, free: Mapping[int, int]) -> None:
-        vms = _read(assignments, self._groups())
+    def _next_turn(self, vms: Mapping[str, Mapping[str, Mapping[Slot, bool]]], free: Mapping[int, int]) -> Turn:
+        """Whose turn it is."""
         needs = {uuid: len(slots) for uuid, slots in vms.items()}
-        if not self._line:
+        line = self._line
+        if not line:
             # Who has counters had the turn before the first one.
-            self._line = tuple(sorted(needs, key=lambda uuid: all(map(all, (s.values() for s in vms[uuid].values())))))
+            line = tuple(sorted(needs, key=lambda uuid: all(map(all, (s.values() for s in vms[uuid].values())))))
         room = _room(vms, free)
-        turn = next_turn(self._line, needs, room)
-        if not turn.served:
-            return
-        self._line = turn.line
-        if not self._is_taking_turns:
+        turn = next_turn(line, needs, room)
+        if turn.served and not self._is_taking_turns:
             self._is_taking_turns = True
             LOG.info(
                 "there are hardware counters for %d of %d groups of VMs: they take turns of %g s",
@@ -146,21 +152,34 @@ class CounterTurns:
                 sum(needs.values()),
                 self._length,
             )
-        LOG.debug("hardware counters count %s", ", ".join(sorted(turn.served)))
-        for is_served, act in ((False, assignments.take), (True, assignments.assign)):
-            for uuid, groups in vms.items():
-                if (uuid in turn.served) is is_served:
-                    for directory, slots in groups.items():
-                        _act_on(directory, [slot for slot, counts in slots.items() if counts is not is_served], act)
+        return turn
+
+
+def _change(assignments: Assignments, concerned: Groups, served: Set[str]) -> None:
+    """Take the counters that other VMs have, and give them to those whose turn it is; the caller holds the lock.
+
+    What a pass has changed since the groups were read is seen here, or refused by the kernel and seen by the next turn.
+
+    :param concerned: the groups of the VMs that have counters, and of those whose turn it is.
+    :param served: the UUIDs of the latter.
+    """
+    LOG.debug("hardware counters count %s", ", ".join(sorted(served)))
+    vms = _read(assignments, concerned)
+    for is_served, act in ((False, assignments.take), (True, assignments.assign)):
+        for uuid, groups in vms.items():
+            if (uuid in served) is is_served:
+                for directory, slots in groups.items():
+                    _act_on(directory, [slot for slot, counts in slots.items() if counts is not is_served], act)
 
 
 def _read(assignments: Assignments, groups: Groups) -> dict[str, dict[str, dict[Slot, bool]]]:
     """What can be counted of each VM by group; a VM with a group that is gone takes no part."""
-    found = {}
-    for uuid, directories in groups.items():
-        with contextlib.suppress(exceptions.ResctrlError):
-            found[uuid] = {directory: assignments.slots(directory) for directory in directories}
-    return found
+    found = assignments.slots_of_all([directory for directories in groups.values() for directory in directories])
+    return {
+        uuid: {directory: found[directory] for directory in directories}
+        for uuid, directories in groups.items()
+        if found.keys() >= set(directories)
+    }
 
 
 def _room(vms: Mapping[str, Mapping[str, Mapping[Slot, bool]]], free: Mapping[int, int]) -> int:

@@ -135,6 +135,7 @@ class RunningVms:
         self._marked_at = -math.inf
         self._in_turn: dict[str, int] = {}
         self._tried: dict[str, int] = {}
+        """How many looks were ordered before the last look at a VM began, by UUID."""
         self._everything_since: float | None = None
         """When a look at all VMs was asked for that no list of libvirt has come for; ``None`` where none was."""
         self._lists = Looks(lambda _: connection.list_running(), on_late_look)
@@ -260,9 +261,8 @@ class RunningVms:
     def _look_at_marked(self) -> None:
         """Look at the marked VMs, also at those that libvirt has not listed yet."""
         with self._lock:
-            number, urgent, self._has_marked = self._number, dict(self._urgent), False
+            urgent, self._has_marked = dict(self._urgent), False
         wanted = [uuid for uuid in sorted(urgent, key=lambda uuid: urgent[uuid]) if uuid not in self._looks.under_way]
-        self._tried |= dict.fromkeys(wanted, number)
         for done in self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET):
             # A VM that is not found has ended or is only being started: the list will tell.
             if done.error is not None or done.value is not None:
@@ -332,7 +332,7 @@ class RunningVms:
                 self._in_turn = dict.fromkeys(running, self._number)
             else:
                 self._in_turn = {uuid: number for uuid, number in self._in_turn.items() if uuid in running}
-        self._tried = {uuid: number for uuid, number in self._tried.items() if uuid in running}
+            self._tried = {uuid: number for uuid, number in self._tried.items() if uuid in running}
         self._slow &= running.keys()
         self._backoff.keep_only(() if everything else running.keys())
 
@@ -351,20 +351,19 @@ class RunningVms:
         """
         under_way = self._looks.under_way
         with self._lock:
-            number, urgent, self._has_marked = self._number, dict(self._urgent), False
+            urgent, tried, self._has_marked = dict(self._urgent), dict(self._tried), False
         others = self._vms.keys() - urgent.keys()
-        wanted = []
-        for uuid in self._owed(running) - under_way.keys() - (set() if in_turn else others):
-            if urgent.get(uuid, 0) <= self._tried.get(uuid, 0) and self._backoff.waits(uuid):
-                continue
-            wanted.append(uuid)
-            self._tried[uuid] = number
+        wanted = [
+            uuid
+            for uuid in self._owed(running) - under_way.keys() - (set() if in_turn else others)
+            if urgent.get(uuid, 0) > tried.get(uuid, 0) or not self._backoff.waits(uuid)
+        ]
         return sorted(wanted, key=lambda uuid: (uuid in self._slow, uuid in others, running[uuid]))
 
     def _look_at(self, uuid: str) -> _Found | None:
         """The VM and its tasks; ``None`` where libvirt or /proc knows no such process (yet)."""
         with self._lock:
-            number = self._number
+            number = self._tried[uuid] = self._number
         vm = self._connection.describe(uuid)
         if vm is None:
             return None
@@ -401,6 +400,10 @@ class RunningVms:
             reason = of_error(error)
             reason = reason.told_as(reason.text[:ERROR_LENGTH])
             self._once.log(logging.INFO, ("look", uuid), "VM %s can't be looked at now: %s", uuid, reason)
+            if isinstance(error, NoThreadLeft):
+                # Otherwise it would be tried again at once, for as long as no thread is left.
+                with self._lock:
+                    self._tried[uuid] = self._number
         else:
             reason = unexpected("looking at it", error)
             self._once.log(logging.ERROR, ("look", uuid), "VM %s: %s", uuid, reason, error=error)
@@ -445,6 +448,7 @@ class RunningVms:
         troubles, due = dict[str, str](), list[float]()
         with self._lock:
             urgent = set(self._urgent)
+            ordered = {uuid for uuid, number in self._urgent.items() if number > self._tried.get(uuid, 0)}
         for uuid in owed:
             failure = self._backoff.get(uuid)
             if uuid in under_way and now >= under_way[uuid] + SLOW_AFTER:
@@ -454,7 +458,7 @@ class RunningVms:
             if uuid in under_way:
                 due.append(under_way[uuid] + SLOW_AFTER)
             else:
-                due.append(failure.due if failure is not None else now)
+                due.append(failure.due if failure is not None and uuid not in ordered else now)
             if failure is not None:
                 troubles[uuid] = failure.reason.text
             elif uuid in urgent or uuid not in self._vms:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,6 +230,49 @@ def test_half_of_a_groups_counters_are_not_kept_from_the_vm_whose_turn_it_is(tmp
     assert len(kernel.holds[turns.groups[VMS[1]][0]]) == 2
     assert turns.turn() == {VMS[1]}
     assert kernel.holds[turns.groups[VMS[0]][0]] == set()
+
+
+def test_while_the_lock_is_held_only_groups_are_read_whose_counters_are_taken_or_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Kernel(tmp_path, 4)
+    turns = Turns(kernel)
+    turns.add(*VMS)
+    lock, done = kernel.lock, list[str]()
+
+    @contextlib.contextmanager
+    def watched(exclusive: bool, timeout: float | None = None) -> Iterator[None]:
+        with lock(exclusive, timeout):
+            before = len(kernel.done)
+            yield
+            done.extend(kernel.done[before:])
+
+    monkeypatch.setattr(Kernel, "lock", lambda self, **how: watched(**how))
+    assert turns.turn() == set(VMS[2:4])
+    read = {line.split("vmqos.")[1].split("/")[0] for line in done if line.startswith("read")}
+    assert read == set(VMS[:4]), "the host may have a thousand others"
+
+
+def test_a_counter_that_a_pass_gives_meanwhile_is_left_and_the_next_turn_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Kernel(tmp_path, 4)
+    turns = Turns(kernel)
+    turns.add(*VMS[:4])
+    lock = kernel.lock
+
+    def meddle(self: Kernel, **how: Any) -> contextlib.AbstractContextManager[None]:
+        # A pass takes the counters of the first VM and gives them to one that has just come.
+        monkeypatch.setattr(Kernel, "lock", lambda self, **how: lock(**how))
+        for event in EVENTS:
+            for cache in (0, 1):
+                kernel.write(f"{turns.groups[VMS[0]][0]}/mbm_L3_assignments", f"{event}:{cache}=_")
+        turns.add(VMS[4])
+        return lock(**how)
+
+    monkeypatch.setattr(Kernel, "lock", meddle)
+    assert turns.turn() == {VMS[2], VMS[4]}
+    assert turns.turn() == set(VMS[:2])
 
 
 def test_while_another_program_has_the_lock_the_turn_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tests.unit.agent.observe.late_libvirt import qemu as qemu
 from tests.unit.agent.observe.late_libvirt import running as running
 from tests.unit.clock import Clock
 from vmqos.agent.courtesy import Courtesy
+from vmqos.agent.observe import looks
 from vmqos.agent.observe import running_vms as module
 from vmqos.agent.observe.looks import Looks
 from vmqos.agent.observe.running_vms import RunningVms
@@ -120,6 +121,43 @@ def test_a_look_that_fails_is_tried_again_after_a_pause_or_at_an_event(
     running.mark("a")
     found = running.look(False, LONG)
     assert found.vms["a"] is not before.vms["a"] and not found.troubles and found.due is None
+
+
+def test_an_event_ends_the_wait_of_a_vm_for_which_the_next_round_has_no_time(
+    running: RunningVms, libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise exceptions.ProcessUnreadable(pid=1, error="EACCES")
+
+    libvirt.listed, libvirt.vms["b"] = {"b": 0, "a": 1}, replace(libvirt.vm, uuid="b", libvirt_id=0)
+    running.look(False, LONG)
+    libvirt.on_describe = fail
+    running.mark("a")
+    assert "can't be read" in running.look(False, LONG).troubles["a"]
+    described = libvirt.described
+    with monkeypatch.context() as hasty:
+        hasty.setattr(module, "ROUND_BUDGET", 0.0)
+        libvirt.on_describe = lambda: time.sleep(PATIENCE)
+        for uuid in ("b", "a"):
+            running.mark(uuid)
+        found = running.look(False, LONG)
+    assert libvirt.described == described + 1, "there was time for b alone"
+    assert found.due is not None and found.due <= time.monotonic(), "the next round is due at once"
+    found = running.look(False, LONG)
+    assert libvirt.described == described + 2 and not found.troubles
+
+
+def test_a_vm_for_which_no_thread_is_left_waits_although_there_was_an_event(
+    running: RunningVms, libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvirt.listed = {}
+    running.look(False, LONG)
+    monkeypatch.setattr(looks, "MOST_UNDER_WAY", 0)
+    libvirt.listed = {"a": 1}
+    running.mark("a")
+    found = running.look(False, LONG)
+    assert "no thread is left" in found.troubles["a"]
+    assert found.due is not None and found.due > time.monotonic(), "the loop would not come to rest"
 
 
 def test_a_vm_that_was_restarted_is_looked_at_anew(running: RunningVms, libvirt: Libvirt) -> None:
