@@ -34,8 +34,8 @@ ERROR_LENGTH = 500
 """Characters of an unexpected error that are told."""
 
 LISTS_AGAIN_AFTER = 300.0
-"""Seconds after which listing the servers of the host is tried again where Nova refused it: the user may have been given
-the right, or the refusal was a passing one."""
+"""Seconds after which listing the servers of the host is tried again where Nova refused it: the user may have got the
+right, or the refusal was a passing one."""
 
 _ALL = ""
 """The key under which the back-off keeps failures that concern every VM."""
