@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import nova.conf
@@ -14,6 +15,7 @@ from nova.compute import power_state
 
 from nova_plugin.scheduler import demand, options
 from nova_plugin.scheduler.demand import NONE_TAKEN, NOTHING, Amount, Taken
+from nova_plugin.scheduler.moves import Host, Move, Moves
 from vmqos.extra_specs import CacheRequest
 
 CONF = nova.conf.CONF
@@ -49,6 +51,10 @@ class Promised(NamedTuple):
 _NONE_PROMISED = Promised()
 
 
+def _read_no_moves(_: str) -> Moves:
+    return {}
+
+
 class _Sum:
     """What servers take together, while they are gone through."""
 
@@ -82,22 +88,27 @@ class Promises:
 
     :param read: reads the extra specs of servers, by UUID, from the database of a cell.
     :param clock: seconds, ever rising.
+    :param moving: reads which servers of a cell are being moved.
     """
 
     def __init__(
         self,
         read: Callable[[str, list[str]], Mapping[str, Mapping[str, str]]],
         clock: Callable[[], float] = time.monotonic,
+        moving: Callable[[str], Moves] = _read_no_moves,
     ) -> None:
         self._read = read
         self._clock = clock
+        self._moving = moving
         self._known: dict[Key, Taken] = {}
         self._older: dict[Key, Taken] = {}
         self._turned = clock()
         self._sums: dict[str, tuple[tuple[Any, ...], Promised]] = {}
+        self._moves: dict[str, tuple[float, Moves]] = {}
+        """By cell: when they were read, and what was found."""
 
     def on(self, hosts: Sequence[Any], without: str, coming: Coming = _NONE_COMING) -> list[Promised]:
-        """What the servers on each of the hosts take, and those that are on their way there.
+        """What the servers on each of the hosts take, and those that are on their way there or may come back.
 
         A stub that the scheduler itself put there, for a server that it placed a moment ago, takes nothing here: such a
         server is among those on their way.
@@ -126,9 +137,24 @@ class Promises:
                 found[index] = promised
                 if without not in host.instances:
                     sums[host.host] = (there, promised)
-        if not coming:
+        moves = self._moves_of({host.cell_uuid for host in hosts})
+        if not (coming or moves):
             return found
-        return [_with(promised, host, coming.get(host.uuid)) for host, promised in zip(hosts, found, strict=True)]
+        return [
+            _with(promised, host, coming.get(host.uuid, {}), moves.get((host.host, host.nodename), {}), without)
+            for host, promised in zip(hosts, found, strict=True)
+        ]
+
+    def _moves_of(self, cells: Iterable[str]) -> dict[Host, Mapping[str, Move]]:
+        """What servers of the cells take that are being moved, by host."""
+        found: dict[Host, Mapping[str, Move]] = {}
+        for cell in cells:
+            now = self._clock()
+            read_at, moves = self._moves.get(cell, (-math.inf, {}))
+            if now - read_at >= CONF.vmqos.inventory_lifetime:
+                read_at, moves = self._moves[cell] = now, self._moving(cell)
+            found.update(moves)
+        return found
 
     def _count(self, hosts: Sequence[Any], without: str) -> list[Promised]:
         """Go through the servers of each of the hosts."""
@@ -187,17 +213,28 @@ def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
     }
 
 
-def _with(promised: Promised, host: Any, coming: Mapping[str, Taken] | None) -> Promised:
-    """What servers on a host take, and those that are on their way to it and not counted there yet."""
-    if not coming:
+def _with(
+    promised: Promised, host: Any, coming: Mapping[str, Taken], moves: Mapping[str, Move], without: str
+) -> Promised:
+    """What servers on a host take, and those that are not counted there yet, or not any more, and may come.
+
+    :param coming: servers that this scheduler placed a moment ago.
+    :param moves: servers that are being moved.
+    :param without: the UUID of the server that is to be placed.
+    """
+    if not (coming or moves):
         return promised
     total = _Sum()
     total.ways, total.groups = promised.amount
     total.classes = set(promised.classes)
-    for uuid, taken in coming.items():
+    elsewhere = {uuid: move.taken for uuid, move in moves.items() if not move.adds}
+    for uuid, taken in {**elsewhere, **coming}.items():
         instance = host.instances.get(uuid)
-        if instance is None or (_told(instance) is None and instance._context is None):
+        if uuid != without and (instance is None or (_told(instance) is None and instance._context is None)):
             total.add(taken, leaves=False)
+    for uuid, move in moves.items():
+        if move.adds and uuid != without:
+            total.add(move.taken, leaves=False)
     return total.promised
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from nova.scheduler.client import report
 
-from nova_plugin.scheduler import promises, question
+from nova_plugin.scheduler import moves, promises, question
 from nova_plugin.scheduler.demand import Amount, Demand, Taken
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.placement import Provider
@@ -197,4 +197,4 @@ def _unlisted(provider: Provider, classes: Collection[CacheRequest | None]) -> i
 def of_scheduler() -> Rooms:
     """The one that the filter and the weigher of a scheduler share: Nova makes both without any argument."""
     client = report.report_client_singleton
-    return Rooms(Inventory(client), Promises(promises.read_from_cell), Recent(client))
+    return Rooms(Inventory(client), Promises(promises.read_from_cell, moving=moves.read_from_cell), Recent(client))

@@ -207,10 +207,23 @@ def test_what_a_package_requires_is_what_the_wheel_requires() -> None:
     assert required["python3-vmqos"] - {("keystoneauth1", "5.6")} == extra("cli")
     agent, gateway = required["vmqos-agent"], required["vmqos-gateway"]
     assert required["python3-vmqos"] | agent | gateway == extra("agent") | extra("cli")
-    assert required["vmqos-ceilometer"] == {
-        (name, "" if name == "ceilometer" else lowest) for name, lowest in extra("ceilometer")
-    }
+    assert required["vmqos-ceilometer"] == extra("ceilometer")
     assert required["vmqos-watcher"] == extra("watcher")
+
+
+def test_what_a_package_requires_is_what_debian_s_requires() -> None:
+    debian_s = {"libvirt-python": "libvirt", "python-watcher": "watcher", "pyyaml": "yaml"}
+    of_spec = {
+        package: {(debian_s.get(name, name), lowest) for name, lowest in required}
+        for package, required in requirements(SPEC.read_text()).items()
+    }
+    found: dict[str, set[tuple[str, str]]] = {}
+    for package in re.split(r"^Package: ", (CHECKOUT / "debian/control").read_text(), flags=re.MULTILINE)[1:]:
+        (depends,) = re.findall(r"^Depends:((?:.*\n )+.*)", package, re.MULTILINE)
+        python = re.findall(r"python3-(?!vmqos)([\w.-]+)(?: \(>= (?:\d+:)?([\d.]+)\))?", depends)
+        lowest = {(name.replace(".", "-"), re.sub(r"(\.0)+$", "", least)) for name, least in python}
+        found[package.split(maxsplit=1)[0]] = lowest
+    assert found == of_spec
 
 
 def test_rpmlint_finds_no_fault(rpms: Rpms) -> None:

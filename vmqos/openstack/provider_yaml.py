@@ -11,7 +11,9 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+
+import msgspec
 
 from vmqos.openstack.exceptions import CloudError
 from vmqos.openstack.placement import Inventory
@@ -50,6 +52,15 @@ class NotOurs(CloudError):
         super().__init__(f"{path} is no file of vmqos-agent ({reason}); it was left as it is")
 
 
+def read(path: str) -> dict[str, Inventory]:
+    """The inventories of a file that :func:`render` made, by resource class; none where there is no such file.
+
+    :raises NotOurs: if it is no such file.
+    :raises OSError: if it can't be read.
+    """
+    return _read(path)[1]
+
+
 def reserve(path: str, *, dry_run: bool = False) -> bool:
     """Reserve all inventories of a file that :func:`render` made, and take the traits out of it.
 
@@ -60,30 +71,41 @@ def reserve(path: str, *, dry_run: bool = False) -> bool:
     :raises NotOurs: if it is no such file.
     :raises OSError: if it can't be read or written.
     """
+    text, there = _read(path)
+    fresh = render({name: replace(found, reserved=found.total) for name, found in there.items()}) if there else text
+    if fresh != text and not dry_run:
+        write(path, fresh)
+    return fresh != text
+
+
+def _read(path: str) -> tuple[str, dict[str, Inventory]]:
+    """The text of the file and its inventories; neither where there is no such file."""
     import yaml
 
     try:
         with open(path, "rb") as file:
-            text = file.read(_LONGEST + 1)
+            found = file.read(_LONGEST + 1)
     except FileNotFoundError:
-        return False
-    if len(text) > _LONGEST or not text.startswith(_HEAD.encode()):
-        raise NotOurs(path, "it does not begin as such a file does" if len(text) <= _LONGEST else "it is too long")
+        return "", {}
+    if len(found) > _LONGEST or not found.startswith(_HEAD.encode()):
+        raise NotOurs(path, "it does not begin as such a file does" if len(found) <= _LONGEST else "it is too long")
+    inventories: dict[str, Inventory] = {}
     try:
-        value = yaml.safe_load(text)
-        changed = False
-        for provider in value["providers"]:
+        text = found.decode()
+        for provider in yaml.safe_load(text)["providers"]:
             for additional in provider["inventories"]["additional"]:
-                for inventory in additional.values():
-                    changed |= inventory["reserved"] != inventory["total"]
-                    inventory["reserved"] = inventory["total"]
-            changed |= provider.pop("traits", None) is not None
-        fresh = _HEAD + str(yaml.safe_dump(value, sort_keys=False))
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                inventories |= msgspec.convert(additional, dict[str, Inventory])
+    except (
+        yaml.YAMLError,
+        msgspec.ValidationError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise NotOurs(path, " ".join(str(error).split())[:200]) from error
-    if changed and not dry_run:
-        write(path, fresh)
-    return changed
+    return text, inventories
 
 
 def write(path: str, text: str) -> bool:

@@ -8,6 +8,7 @@ host with an older Nova, has none until its next hard reboot.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -32,8 +33,15 @@ LOG = logging.getLogger(__name__)
 ERROR_LENGTH = 500
 """Characters of an unexpected error that are told."""
 
+LISTS_AGAIN_AFTER = 300.0
+"""Seconds after which listing the servers of the host is tried again where Nova refused it: the user may have got the
+right, or the refusal was a passing one."""
+
 _ALL = ""
 """The key under which the back-off keeps failures that concern every VM."""
+
+_LISTING = ("listing",)
+"""The key under which it is logged that Nova refuses to list servers."""
 
 
 @dataclass(slots=True)
@@ -66,7 +74,8 @@ class FlavorLookup:
         self._once = LogOnce(LOG)
         self._entries: dict[str, _Entry] = {}
         self._hostname: str | None = None
-        self._one_by_one = False
+        self._list_from = 0.0
+        """The monotonic time before which the servers are not listed."""
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> FlavorLookup | None:
@@ -176,7 +185,7 @@ class FlavorLookup:
         answers, is_answered = dict[str, dict[str, str]](), False
         not_listed: Exception | None = None
         try:
-            if len(wanted) > 1 and not self._one_by_one:
+            if len(wanted) > 1 and time.monotonic() >= self._list_from:
                 answers = self._ask_at_once()
         except CloudError as error:
             if not isinstance(error, Refused) or error.status:
@@ -209,13 +218,17 @@ class FlavorLookup:
         if hostname is None:
             raise HostnameUnknown()
         try:
-            return self._api.extra_specs_of_host(hostname)
+            found = self._api.extra_specs_of_host(hostname)
         except Refused as error:
             if not nova.may_not_list(error):
                 raise
-            self._one_by_one = True
-            LOG.info("servers are asked for one by one, not all of this host at once: %s", error)
+            self._list_from = time.monotonic() + LISTS_AGAIN_AFTER
+            told = "servers are asked for one by one, not all of this host at once: %s"
+            self._once.log(logging.INFO, _LISTING, told, error)
             return {}
+        if self._once.end(_LISTING):
+            LOG.info("the servers of this host are asked for at once again")
+        return found
 
     def _reached(self) -> None:
         with self._worker.condition:

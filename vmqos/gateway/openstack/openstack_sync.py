@@ -13,11 +13,11 @@ from vmqos.daemon.worker import Worker
 from vmqos.gateway.openstack import placement
 from vmqos.gateway.openstack.capacity import Capacity
 from vmqos.gateway.openstack.event_sender import EventSender
-from vmqos.gateway.openstack.flavors import FlavorLookup
+from vmqos.gateway.openstack.flavors import ERROR_LENGTH, FlavorLookup
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError, NotOurApi
+from vmqos.local_api.exceptions import AgentNotRunning, LocalApiError, SocketForbidden
 
 LOG = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class OpenStackSync:
         self._notifications = notifications
         self._worker = Worker("openstack")
         self._once = LogOnce(LOG)
+        self._untold = ""
+        """Why the agent's last answer about OpenStack could not be had; empty where it could."""
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> OpenStackSync:
@@ -70,11 +72,17 @@ class OpenStackSync:
 
     def placement(self) -> contract.PlacementHealth | None:
         """What OpenStack was told of this host; ``None`` where it is told nothing."""
-        return self._placement.health if self._placement is not None else None
+        if self._placement is None:
+            return None
+        found = self._placement.health
+        return {**found, "error": found["error"] or self._untold or None}
 
     def nova(self) -> contract.NovaHealth | None:
         """How asking Nova for flavors stands; ``None`` where Nova is not asked."""
-        return self._flavors.health if self._flavors is not None else None
+        if self._flavors is None:
+            return None
+        found = self._flavors.health
+        return {**found, "error": found["error"] or self._untold or None}
 
     def notifications(self) -> contract.NotificationsHealth | None:
         """How sending events as notifications stands; ``None`` where none are sent."""
@@ -117,21 +125,20 @@ class OpenStackSync:
         try:
             answer = self._agent.openstack()
             self._hand_on(answer)
-        except (AgentRefused, AgentFailed, NotOurApi) as error:
-            # It may answer everything else, so that nothing else would log this.
-            self._agent_is_away()
-            text = "OpenStack is told nothing new of this host: the agent does not answer this: %s"
-            self._once.log(logging.WARNING, _AGENT, text, error)
+        except (AgentNotRunning, SocketForbidden):
+            # AgentWatch logs why the agent does not answer, and the metric vmqos_agent_up says so.
+            self._agent_is_away("")
             return None
-        except LocalApiError:
-            # AgentWatch logs why the agent does not answer.
-            self._agent_is_away()
+        except LocalApiError as error:
+            # It may answer everything else, so that nothing else would tell of this.
+            self._agent_is_away(f"OpenStack is told nothing new of this host: the agent does not answer this: {error}")
             return None
         except Exception as error:  # an agent of another version may answer anything
-            self._agent_is_away()
-            text = "OpenStack is told nothing new of this host: the agent answers something else: %s: %s"
-            self._once.log(logging.WARNING, _AGENT, text, type(error).__name__, error, error=error)
+            what = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+            text = f"OpenStack is told nothing new of this host: the agent answers something else: {what}"
+            self._agent_is_away(text, error)
             return None
+        self._untold = ""
         if self._once.end(_AGENT):
             LOG.info("OpenStack is told of this host again")
         return answer
@@ -144,6 +151,14 @@ class OpenStackSync:
         if self._flavors is not None:
             self._flavors.answer(answer["flavors_wanted"], hostname)
 
-    def _agent_is_away(self) -> None:
+    def _agent_is_away(self, why: str, error: Exception | None = None) -> None:
+        """Tell nothing until the agent answers again.
+
+        :param why: what nothing else tells; empty where the whole agent is away.
+        :param error: the exception whose traceback is worth logging.
+        """
+        self._untold = why
+        if why:
+            self._once.log(logging.WARNING, _AGENT, "%s", why, error=error)
         for part in self._parts:
             part.agent_is_away()

@@ -24,7 +24,7 @@ from vmqos.gateway.openstack.capacity import NOTHING, Capacity
 from vmqos.local_api import contract
 from vmqos.openstack import provider_yaml
 from vmqos.openstack.exceptions import CloudError, HostnameUnknown
-from vmqos.openstack.placement import Placement
+from vmqos.openstack.placement import Inventory, Placement
 from vmqos.openstack.provider_sync import Synced, Wanted, synchronize
 from vmqos.openstack.service import Service
 from vmqos.openstack.withdrawal import withdraw
@@ -110,10 +110,30 @@ class File:
         """See :class:`Target`."""
         changed = self._reserve() if found == NOTHING else None
         if changed is None:
-            changed = provider_yaml.write(self._path, provider_yaml.render(found.inventories, found.traits))
+            changed = provider_yaml.write(self._path, provider_yaml.render(self._kept(found), found.traits))
         if changed:
             LOG.warning("%s was written: restart nova-compute, which reads it only when it starts", self._path)
         return changed
+
+    def _kept(self, found: Capacity) -> dict[str, Inventory]:
+        """What the file is to have: what the host has to give, and what servers may hold.
+
+        What servers hold is not known here: those that are shut off have no process, and at the boot of the host all
+        are. So a shared class stays, all reserved, and what one server can have of the ways is never lowered. Placement
+        lets nova-compute take no class away that is in use, and then nova-compute does not start
+        (``_update_to_placement`` in nova.compute.resource_tracker).
+        """
+        inventories = found.inventories
+        try:
+            there = provider_yaml.read(self._path)
+        except provider_yaml.NotOurs:
+            return inventories
+        gone = [name for name in there if name.startswith(resources.LLC_SHARED) and name not in inventories]
+        inventories |= {name: Inventory(total=1, reserved=1) for name in gone}
+        if resources.LLC_WAYS in there:
+            ways, before = inventories[resources.LLC_WAYS], there[resources.LLC_WAYS].max_unit
+            inventories[resources.LLC_WAYS] = replace(ways, max_unit=max(ways.max_unit, before))
+        return inventories
 
     def _reserve(self) -> bool | None:
         """Reserve all that the file has; whether that changed it, ``None`` where there is no such file.

@@ -16,6 +16,7 @@ from tests.unit.eventually import eventually
 from tests.unit.gateway.played_agent import PlayedAgent, wanted
 from vmqos.conf import loader
 from vmqos.daemon.backoff import Backoff
+from vmqos.gateway.openstack import flavors
 from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
 from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
@@ -162,7 +163,7 @@ def test_a_vm_that_is_still_another_host_s_is_asked_for_by_itself(
     assert nova.asked == ["host node-1", "migrating"]
 
 
-def test_without_the_right_to_list_they_are_asked_for_one_by_one_from_then_on(
+def test_without_the_right_to_list_they_are_asked_for_one_by_one_for_a_while(
     nova: Nova, agent: PlayedAgent, until: Callable[..., None]
 ) -> None:
     nova.listing = Refused("nova", "GET /servers/detail", 403, "policy")
@@ -172,6 +173,26 @@ def test_without_the_right_to_list_they_are_asked_for_one_by_one_from_then_on(
     agent.wants = [wanted("c"), wanted("d")]
     until(lambda: not agent.wants)
     assert nova.asked == ["host node-1", "a", "b", "c", "d"]
+
+
+def test_the_right_to_list_that_is_given_later_is_used(
+    nova: Nova,
+    agent: PlayedAgent,
+    until: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(flavors, "LISTS_AGAIN_AFTER", 0.0)
+    caplog.set_level(logging.INFO, flavors.__name__)
+    nova.listing = Refused("nova", "GET /servers/detail", 403, "policy")
+    nova.servers = dict.fromkeys("ab", SPECS)
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: not agent.wants)
+    nova.listing = dict.fromkeys("cd", SPECS)
+    agent.wants = [wanted("c"), wanted("d")]
+    until(lambda: not agent.wants)
+    assert nova.asked == ["host node-1", "a", "b", "host node-1"]
+    assert "the servers of this host are asked for at once again" in caplog.text
 
 
 def test_a_server_that_nova_does_not_know_keeps_no_other_waiting(

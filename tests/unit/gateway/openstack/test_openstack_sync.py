@@ -36,7 +36,7 @@ from vmqos.gateway.openstack.openstack_sync import OpenStackSync
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, NotOurApi
 from vmqos.openstack.exceptions import Unreachable
 
 AWAY = AgentNotRunning(socket="/run/vmqos/gateway.sock")
@@ -166,6 +166,7 @@ def test_nothing_is_told_while_the_agent_is_away_and_the_log_of_that_is_for_who_
         AgentRefused(text="there is no /v1/openstack here", status=404),
         AgentFailed(text="it is broken", status=500),
         NotOurApi(socket="/run/vmqos/gateway.sock", problem="/v1/openstack is no JSON (HTTP 500)"),
+        AgentTimeout(socket="/run/vmqos/gateway.sock", seconds=10),
     ],
 )
 def test_an_agent_that_answers_everything_but_this_is_logged_once(
@@ -178,9 +179,13 @@ def test_an_agent_that_answers_everything_but_this_is_logged_once(
     eventually(lambda: agent.asked > 5)
     (line,) = lines(caplog)
     assert line.startswith("OpenStack is told nothing new of this host") and str(failure) in line
+    for health in (sync.placement(), sync.nova()):
+        assert health is not None and health["error"] == line
     agent.failure = None
     eventually(lambda: told(sync))
     assert lines(caplog)[1:] == ["OpenStack is told of this host again"]
+    for health in (sync.placement(), sync.nova()):
+        assert health is not None and health["error"] is None
 
 
 def test_what_was_withdrawn_while_the_agent_was_away_is_told_again_at_once(

@@ -336,6 +336,33 @@ def test_the_file_lets_one_server_have_as_many_ways_as_the_largest_running_vm_wa
     sync.stop()
 
 
+def inventories_of(path: Path) -> dict[str, dict[str, Any]]:
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    return {name: value for one in provider["inventories"]["additional"] for name, value in one.items()}
+
+
+def test_a_class_that_the_host_lists_no_more_stays_in_the_file_all_reserved(tmp_path: Path) -> None:
+    """Servers may hold it, and a nova-compute that is to take away what they hold does not start."""
+    path = tmp_path / "provider.yaml"
+    target = placement.File(str(path))
+    target.tell(replace(HOST, offered=frozenset({SHARED})), NAME)
+    assert target.tell(HOST, NAME)
+    found = inventories_of(path)[SHARED]
+    assert (found["total"], found["reserved"], found["max_unit"]) == (1, 1, 1)
+    assert not placement.File(str(path)).tell(HOST, NAME)
+    assert target.tell(replace(HOST, offered=frozenset({SHARED})), NAME)
+    assert inventories_of(path)[SHARED]["reserved"] == 0
+
+
+def test_the_file_never_lets_one_server_have_fewer_ways_than_before(tmp_path: Path) -> None:
+    """When the host boots, all servers are shut off; and a Nova that hangs tells no flavor."""
+    path = tmp_path / "provider.yaml"
+    placement.File(str(path)).tell(replace(HOST, held=9), NAME)
+    assert placement.File(str(path)).tell(replace(LESS, held=0), NAME)
+    found = inventories_of(path)[LLC_WAYS]
+    assert (found["total"], found["max_unit"]) == (6, 9)
+
+
 def test_a_host_that_lost_resctrl_reserves_what_the_file_has_so_that_servers_can_be_moved_away(tmp_path: Path) -> None:
     """nova-compute may be restarted meanwhile. It can't take away a class that servers hold, nor move 4 ways of 1."""
     path = tmp_path / "provider.yaml"

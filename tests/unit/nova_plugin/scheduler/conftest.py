@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nova_plugin.scheduler import promises
+from nova_plugin.scheduler import moves, promises
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
@@ -37,4 +37,5 @@ def asked(client: Any) -> Asked:
 @pytest.fixture
 def rooms(asked: Asked) -> Rooms:
     """What the filter and the weigher count with, on Placement and the database."""
-    return Rooms(Inventory(lambda: asked), Promises(promises.read_from_cell), Recent(lambda: asked))
+    known = Promises(promises.read_from_cell, moving=moves.read_from_cell)
+    return Rooms(Inventory(lambda: asked), known, Recent(lambda: asked))
