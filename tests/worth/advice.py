@@ -68,8 +68,9 @@ def advice(results: Mapping[str, Any]) -> str:
         "Limit memory bandwidth where ways don't help, and count vCPUs.": (
             f"Beside 20 vCPUs that stream, a VM that streams takes {times('20', 'none')} as long as alone with ways of "
             f"its own, and {times('20', '30 %')} with ``hw:mem_bandwidth_percent=30`` on its neighbour. A percentage "
-            f"is one of each vCPU: beside 40 with the same it is {times('40', '30 %')}, and {times('40', 'MB/s')} with "
-            "a limit in MB/s, where the host has that (`A limit of memory bandwidth`_)."
+            f"is one of each vCPU: beside 40 with the same it is {times('40', '30 %')}, with 10 % it is "
+            f"{times('40', '10 %')}, and {times('40', 'MB/s')} with a limit in MB/s, where the host has that (`A limit "
+            "of memory bandwidth`_)."
         ),
         "Lock memory for what must not be late even once.": (
             "A handler that rests loses its lines to the VMs that are busy "

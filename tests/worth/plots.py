@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from tests.worth.section import Bars, Curves, digest
 
-COLOURS = ("#30638e", "#d1603d", "#7a9e7e", "#8c6bb1")
+COLOURS = ("#30638e", "#d1603d", "#7a9e7e", "#8c6bb1", "#b0883b")
 LINES = ((3.5, "-"), (1.5, "-"), (1.5, "--"), (1.5, ":"))
 """Width and dashes of curves, so that one is seen on top of another."""
 INCHES = (7.5, 3.2)

@@ -205,7 +205,13 @@ def test_a_limited_vm_moves_what_its_limit_allows_and_all_vms_together_what_memo
     draw, channel = found["draw"], found["channel"]
     for victim, of in found["victims"].items():
         for vcpus, by in of["beside"].items():
-            most = {"none": draw, "50 %": 0.5 * draw, "30 %": 0.3 * draw, "MB/s": 0.5 * channel / int(vcpus)}
+            most = {
+                "none": draw,
+                "50 %": 0.5 * draw,
+                "30 %": 0.3 * draw,
+                "10 %": 0.1 * draw,
+                "MB/s": 0.5 * channel / int(vcpus),
+            }
             for limit, one in by.items():
                 allowed = int(vcpus) * most[limit]
                 own = batch_channel.LINE / one["cycles"]
@@ -236,7 +242,7 @@ def limits(cycles: dict[tuple[str, str], float], moved: float) -> dict[str, Any]
                             "cycles": cycles.get((vcpus, limit), 200.0 if limit == "none" else 100.0),
                             "moved": 16.0 * moved if limit == "50 %" else 16.0,
                         }
-                        for limit in ("none", "50 %", "30 %", "MB/s")
+                        for limit in ("none", "50 %", "30 %", "10 %", "MB/s")
                     }
                     for vcpus in ("10", "20", "40")
                 },
@@ -248,11 +254,12 @@ def limits(cycles: dict[tuple[str, str], float], moved: float) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("cycles", "moved", "held"),
     [
-        ({("40", "30 %"): 200.0}, 1.0, [True, True, True, True, True]),
-        ({("20", "none"): 105.0}, 1.0, [False, True, True, False, True]),
-        ({}, 0.8, [True, False, True, False, True]),
-        ({("20", "30 %"): 160.0}, 1.0, [True, True, False, False, True]),
-        ({("10", "MB/s"): 160.0}, 1.0, [True, True, True, False, False]),
+        ({("40", "30 %"): 200.0}, 1.0, [True, True, True, True, True, True]),
+        ({("20", "none"): 105.0}, 1.0, [False, True, True, False, True, True]),
+        ({}, 0.8, [True, False, True, False, True, True]),
+        ({("20", "30 %"): 160.0}, 1.0, [True, True, False, False, True, True]),
+        ({("40", "10 %"): 160.0}, 1.0, [True, True, True, False, False, True]),
+        ({("10", "MB/s"): 160.0}, 1.0, [True, True, True, False, True, False]),
     ],
 )
 def test_of_a_limit_of_bandwidth_it_is_told_what_it_undoes(

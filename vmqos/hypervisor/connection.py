@@ -266,6 +266,7 @@ class Connection:
             metadata=domain.metadata,
             metadata_error=domain.metadata_error,
             waiting_vcpus=frozenset(waiting.values()) or None,
+            vcpus=domain.vcpus,
         )
 
     def _waits_for_memory(self, domain: DomainDescription) -> bool:

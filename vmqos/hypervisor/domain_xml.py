@@ -34,6 +34,7 @@ class DomainDescription:
     :ivar has_cachetune: whether ``<cputune>`` has a ``<cachetune>`` or ``<memorytune>``.
     :ivar metadata: what Nova says; ``None`` for a VM that Nova did not make.
     :ivar metadata_error: what is wrong with the metadata, empty where nothing is.
+    :ivar vcpus: how many vCPUs it has; 0 where the XML does not say.
     :ivar uid: the user that libvirt runs its QEMU as; ``None`` where the XML does not say (an unprivileged libvirt's).
     """
 
@@ -44,6 +45,7 @@ class DomainDescription:
     metadata: NovaMetadata | None
     metadata_error: str = ""
     uid: int | None = None
+    vcpus: int = 0
 
 
 _DAC_LABEL = re.compile(r"\+([0-9]{1,10}):\+[0-9]{1,10}")
@@ -81,7 +83,14 @@ def read(domain: ElementTree.Element) -> DomainDescription:
         metadata=metadata,
         metadata_error=metadata_error,
         uid=int(labels[0][1]) if len(labels) == 1 and labels[0] else None,
+        vcpus=_count_of_vcpus(domain.find("vcpu")),
     )
+
+
+def _count_of_vcpus(vcpu: ElementTree.Element | None) -> int:
+    """How many vCPUs are plugged in; 0 where that can't be read."""
+    number = "" if vcpu is None else (vcpu.get("current") or vcpu.text or "").strip()
+    return min(MOST_VCPUS, int(number)) if re.fullmatch("[0-9]{1,6}", number, re.ASCII) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,7 @@ class Pinning:
 def read_pinning(domain: ElementTree.Element) -> Pinning:
     """Where a domain XML wants the VM's threads to run: ``<vcpu cpuset>``, ``<vcpupin>`` and ``<emulatorpin>``."""
     vcpu, emulator = domain.find("vcpu"), domain.find("cputune/emulatorpin")
-    usual, count = "", 1
-    if vcpu is not None:
-        usual, number = vcpu.get("cpuset", ""), (vcpu.get("current") or vcpu.text or "").strip()
-        if re.fullmatch("[0-9]{1,6}", number, re.ASCII):
-            count = min(MOST_VCPUS, int(number))
+    usual, count = "" if vcpu is None else vcpu.get("cpuset", ""), _count_of_vcpus(vcpu) or 1
     pinned = {pin.get("vcpu"): pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")}
     others = usual if emulator is None else emulator.get("cpuset", "")
     return Pinning(tuple(pinned.get(str(number), usual) for number in range(count)), others)

@@ -49,6 +49,7 @@ class VirtualMachine:
     :ivar metadata_error: what is wrong with the metadata, empty where nothing is.
     :ivar waiting_vcpus: the ids of the threads of its vCPUs while its memory comes from another host, and is to be kept
         out of its ways; otherwise ``None``.
+    :ivar vcpus: how many vCPUs it had when libvirt was asked; 0 where that is not known.
     """
 
     uuid: str
@@ -60,3 +61,4 @@ class VirtualMachine:
     metadata: NovaMetadata | None
     metadata_error: str = ""
     waiting_vcpus: frozenset[int] | None = None
+    vcpus: int = 0

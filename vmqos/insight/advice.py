@@ -5,6 +5,11 @@ A neighbour that fills the cache is capped, not its victim walled in: a cap cost
 those who stream lose nothing by it, while ways of its own for each victim are soon all given. Of the memory's
 bandwidth, only a limit on the one who takes it helps.
 
+A limit in per cent is one for each core (Documentation/filesystems/resctrl.rst, "Memory bandwidth Allocation and
+monitoring"). What a VM may move with it grows with its vCPUs, and with many it still fills the memory. So the
+percentage is such that all vCPUs together leave room for what the others moved. Where not even the lowest one does,
+none is advised, and to move a VM is the way out.
+
 What a flavor has already is not advised. VMs have what their flavor asked for when they were made, and Nova resizes no
 VM to the flavor that it has. So a command is about a copy of the VM's flavor, which the operator has to make. To change
 the flavor itself would do nothing for the VM, and would cap all VMs that are made with it from then on.
@@ -22,6 +27,10 @@ CAP_WAYS = 2
 LIMIT = 30
 """Percent of the memory bandwidth: enough to go on with, and far from what fills a channel. A host that limits in MB/s
 does not say what its memory gives; there it is percent of what the neighbour moves."""
+CORE = 10e9
+"""Bytes a second that a core without a limit moves at most, as the kernel's documentation reckons in the same place."""
+STEP_PERCENT = 10
+"""A limit in per cent is a multiple of it, as on most processors."""
 LOWEST_PERCENT = 10
 """A lower limit of memory bandwidth is not advised: most processors have none."""
 LOWEST_MBPS = 250
@@ -44,14 +53,15 @@ class Advice:
     because: tuple[str, ...] = ()
 
 
-def against(cause: Cause, host: Host, neighbour: Vm, moves: float) -> Advice:
+def against(cause: Cause, host: Host, neighbour: Vm, moves: float, room: float) -> Advice:
     """What to do about a neighbour that slows another VM.
 
     :param moves: its traffic with memory, in bytes a second.
+    :param room: how much it can move so that no VM waits for memory, in bytes a second.
     """
     promise = neighbour.promise
     if cause is Cause.BANDWIDTH:
-        return _limit(host.limited_in, neighbour, moves)
+        return _limit(host.limited_in, neighbour, moves, room)
     if _is_capped(promise):
         why = (
             f"the neighbour's flavor has a cap already ({_cap(promise)}); ways of its own protect the victim: 'vmqos "
@@ -80,10 +90,14 @@ def for_more(vm: Vm, ways: int, there: int) -> Advice:
     return Advice(f"{_flavor_set(vm)} --cache-ways {ways}" if ways < there else "")
 
 
-def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float) -> Advice:
+def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float, room: float) -> Advice:
+    because: tuple[str, ...] = ()
     match limited_in:
         case LimitedIn.PERCENT:
-            option, limit, lowest, unit = "--bandwidth-percent", LIMIT, LOWEST_PERCENT, "%"
+            limit, because = _percent(neighbour.vcpus, room)
+            if not limit:
+                return Advice(because=because)
+            option, lowest, unit = "--bandwidth-percent", LOWEST_PERCENT, "%"
             has, other_unit = neighbour.promise.percent, neighbour.promise.mbps and "MB/s"
         case LimitedIn.MBPS:
             option, limit, lowest, unit = "--bandwidth-mbps", _mbps(moves), LOWEST_MBPS, "MB/s"
@@ -104,10 +118,31 @@ def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float) -> Advice:
         )
         return Advice(because=(why,))
     if not 0 < has <= limit:
-        return Advice(f"{_flavor_set(neighbour)} {option} {limit}")
+        return Advice(f"{_flavor_set(neighbour)} {option} {limit}", because)
     lower = max(lowest, has // 2)
     command = f"{_flavor_set(neighbour)} {option} {lower}" if lower < has else ""
     return Advice(command, (f"the neighbour's flavor has a limit already ({has} {unit})",))
+
+
+def _percent(vcpus: int, room: float) -> tuple[int, tuple[str, ...]]:
+    """The limit for a VM of so many vCPUs, and why it is less than usual; 0 where the lowest one does not help either.
+
+    :param vcpus: 0 where their number is not known: then it is the usual one.
+    """
+    if not vcpus or vcpus * CORE * LIMIT / 100 <= room:
+        return LIMIT, ()
+    limit = STEP_PERCENT * int(100 * room / (vcpus * CORE) / STEP_PERCENT)
+    reckoned = f"a core without a limit moves up to {CORE / 1e9:.0f} GB/s, as the kernel's documentation reckons"
+    of_each = f"a limit in per cent is one of each vCPU, and {reckoned}"
+
+    def all_move(percent: int) -> str:
+        return f"with {percent} % the neighbour's {vcpus} could still move {vcpus * CORE * percent / 100e9:.0f} GB/s"
+
+    fits = f"where there is room for {room / 1e9:.0f} GB/s"
+    if limit >= LOWEST_PERCENT:
+        return limit, (f"{of_each}: {all_move(LIMIT)}, {fits}",)
+    moving = "to move one of the two VMs to another host ends it, and so does a limit in MB/s on a host that has these"
+    return 0, (f"{of_each}: {all_move(LOWEST_PERCENT)}, {fits}; {moving}",)
 
 
 def _mbps(moves: float) -> int:

@@ -77,11 +77,13 @@ class Vm:
 
     :ivar flavor: its name, empty where there is none.
     :ivar masks: the ways that it may fill, a bit each, by cache id.
+    :ivar vcpus: how many it has; 0 where that is not known.
     """
 
     flavor: str
     masks: Mapping[int, int]
     promise: Promise = Promise()
+    vcpus: int = 0
 
 
 class LimitedIn(enum.Enum):

@@ -217,7 +217,7 @@ def _pair(
 
 def _verdict(host: Host, times: Sequence[float], pair: Pair, step: Rise, effect: Effect, share: float) -> PairVerdict:
     lost, gained = (_change(series.held_on(pair.caches), step) for series in (pair.own, pair.neighbour))
-    advice = against(effect.cause, host, host.vms[pair.culprit], step.after)
+    advice = against(effect.cause, host, host.vms[pair.culprit], step.after, _room(pair, step, effect.sides))
     return PairVerdict(
         pair.culprit,
         pair.victim,
@@ -501,6 +501,15 @@ def _dose(
 def _brings_in(pair: Pair, step: Rise, sides: Sides) -> bool:
     """Whether a neighbour brings in as many lines more as the victim does. It has to, to take them again and again."""
     return step.after - step.before >= _moved(pair.own.bandwidth, sides)
+
+
+def _room(pair: Pair, step: Rise, sides: Sides) -> float:
+    """Bytes a second that a neighbour can move beside what the others moved before, and memory has room for all.
+
+    Where it is not known what memory gives, it is what all moved together when it was full.
+    """
+    gives = _level(pair.total, sides.after) if math.isnan(pair.limit) else pair.limit
+    return max(0.0, ROOM * gives - max(0.0, _level(pair.total, sides.before) - step.before))
 
 
 def _adds(pair: Pair, step: Rise, sides: Sides) -> bool:

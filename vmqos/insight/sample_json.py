@@ -10,7 +10,10 @@ from vmqos.insight.model import Host, LimitedIn, Promise, Sample, Vm
 
 
 def plain_host(host: Host) -> dict[str, Any]:
-    """What is known of the host; masks are hexadecimal. What it limits bandwidth in is left out if it is not known."""
+    """What is known of the host; masks are hexadecimal.
+
+    What it limits bandwidth in, and how many vCPUs a VM has, is left out if it is not known.
+    """
     is_known = host.limited_in is not LimitedIn.UNKNOWN
     return {
         "caches": {
@@ -29,6 +32,7 @@ def _plain_vm(vm: Vm) -> dict[str, Any]:
         "flavor": vm.flavor,
         "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
         "promise": plain_promise(vm.promise),
+        **({"vcpus": vm.vcpus} if vm.vcpus else {}),
     }
 
 

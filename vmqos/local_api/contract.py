@@ -718,12 +718,13 @@ class SampledPromise(TypedDict, total=False):
 class SampledVm(TypedDict):
     """What is known of a VM beside its samples; ``masks`` are the ways that it may fill, by cache id, hexadecimal.
 
-    An earlier agent tells no ``promise``.
+    An earlier agent tells no ``promise`` and no ``vcpus``: how many it has, which is left out where it is not known.
     """
 
     flavor: str
     masks: dict[str, str]
     promise: NotRequired[SampledPromise]
+    vcpus: NotRequired[int]
 
 
 class SampledHost(TypedDict):

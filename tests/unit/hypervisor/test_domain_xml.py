@@ -29,7 +29,22 @@ def test_a_running_vm_is_described() -> None:
         libvirt_id=4,
         has_cachetune=False,
         metadata=None,
+        vcpus=4,
     )
+
+
+@pytest.mark.parametrize(
+    ("element", "vcpus"),
+    [
+        ("<vcpu placement='static' current='2'>8</vcpu>", 2),
+        ("", 0),
+        ("<vcpu>99999999999999</vcpu>", 0),
+        ("<vcpu>-1</vcpu>", 0),
+        ("<vcpu>999999</vcpu>", domain_xml.MOST_VCPUS),
+    ],
+)
+def test_vcpus_that_are_plugged_in_are_counted(element: str, vcpus: int) -> None:
+    assert domain_xml.parse(domain(element)).vcpus == vcpus
 
 
 def test_a_vm_that_does_not_run_has_no_number() -> None:

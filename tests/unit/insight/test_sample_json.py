@@ -9,7 +9,7 @@ from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, p
 
 
 def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_ask_for() -> None:
-    capped = Vm("m2", {0: 0xF}, Promise(ways=4, is_shared=True, mbps=4000))
+    capped = Vm("m2", {0: 0xF}, Promise(ways=4, is_shared=True, mbps=4000), vcpus=8)
     vms = {"a": Vm("m1", {0: 0xFF0, 1: 0xF}), "b": capped}
     host = Host({0: Cache(1 << 25, 16, 4e10), 1: Cache(1 << 25, 16)}, vms, 9e-8, 200.0)
     told = plain_host(host)
@@ -20,7 +20,12 @@ def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_a
         },
         "vms": {
             "a": {"flavor": "m1", "masks": {"0": "ff0", "1": "f"}, "promise": {}},
-            "b": {"flavor": "m2", "masks": {"0": "f"}, "promise": {"ways": 4, "is_shared": True, "mbps": 4000}},
+            "b": {
+                "flavor": "m2",
+                "masks": {"0": "f"},
+                "promise": {"ways": 4, "is_shared": True, "mbps": 4000},
+                "vcpus": 8,
+            },
         },
         "memory_seconds": 9e-8,
         "memory_cycles": 200.0,

@@ -19,7 +19,7 @@ VICTIMS = {
 CULPRIT = Load(Order.ENDLESS, instructions=8, overlap=10)
 VCPUS = (10, 20, 40)
 """Of the culprit; the kernel's example has 20 threads."""
-PERCENT = {"50 %": 0.5, "30 %": 0.3}
+PERCENT = {"50 %": 0.5, "30 %": 0.3, "10 %": 0.1}
 """Limits of each CPU, as parts of what a CPU can draw."""
 IN_ALL = 0.5
 """The limit in MB/s: all vCPUs together get this part of what memory moves."""

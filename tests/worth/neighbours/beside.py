@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +25,7 @@ Found = dict[str, Any]
 
 def digest() -> str:
     """Of all that decides what comes of a mix, but for the model of the caches."""
-    paths = [*(Path(__file__).with_name(f"{name}.py") for name in MODULES), *law.sources()]
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
+    return law.digest([*(Path(__file__).with_name(f"{name}.py") for name in MODULES), *law.sources()])
 
 
 def kept() -> Found:

@@ -7,7 +7,6 @@ or the model has changed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -44,6 +43,8 @@ def play(found: Found, wanted: dict[str, int], first: int, seconds: float | None
     :returns: whether there was time for all.
     """
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
+    # Of the files as they were when they were read: they may change while this runs.
+    of = digest() if keep is not None else ""
     for kind, number in wanted.items():
         seed, good = first, 0
         while good < number:
@@ -54,7 +55,7 @@ def play(found: Found, wanted: dict[str, int], first: int, seconds: float | None
                 found[key] = outcome(kind, seed)
                 if keep is not None:
                     keep.parent.mkdir(exist_ok=True)
-                    keep.write_text(json.dumps({"of": digest(), "found": found}))
+                    keep.write_text(json.dumps({"of": of, "found": found}))
             good += found[key]["counts"]
             seed += 1
             print(f"{kind}: {good} of {number}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
@@ -84,8 +85,7 @@ def kept(keep: Path | None) -> Found:
 
 def digest() -> str:
     """Of all that decides what comes of a mix."""
-    paths = [*sorted(Path(__file__).parent.glob("*.py")), *law.sources(), *build.sources()]
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
+    return law.digest([*sorted(Path(__file__).parent.glob("*.py")), *law.sources(), *build.sources()])
 
 
 def outcome(kind: str, seed: int) -> dict[str, Any]:

@@ -71,6 +71,34 @@ def test_what_is_kept_depends_on_each_module_that_judges_and_on_none_that_tells(
     before = digest()
     for path in sorted(copies.glob("*.py")):
         text = path.read_bytes()
-        path.write_bytes(text + b"# changed")
+        path.write_bytes(text + b"\nCHANGED = 1\n")
         assert (digest() != before) == (path.stem in law.JUDGE), path.stem
         path.write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_other"),
+    [
+        ('"""Other words."""\n\nA = 1\n"""More."""\n\n\ndef one(a=A):\n    """Words."""\n    return a  # why\n', False),
+        ("A = 1\n\n\ndef one(a=A):\n    return a\n", False),
+        ("A = 2\n\n\ndef one(a=A):\n    return a\n", True),
+        ('A = 1\n\n\ndef one(a="text"):\n    return a\n', True),
+        ('A = 1\n\n\ndef one(a=A):\n    return "text"\n', True),
+    ],
+)
+def test_what_files_say_to_people_does_not_count_and_what_they_do_does(
+    text: str, is_other: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.py"
+    path.write_text('"""Words."""\nA = 1\ndef one(a=A):\n    return a\n')
+    before = law.digest([path])
+    path.write_text(text)
+    assert (law.digest([path]) != before) == is_other
+
+
+def test_of_what_is_no_python_each_byte_counts(tmp_path: Path) -> None:
+    path = tmp_path / "one.c"
+    path.write_text("int a; /* one */")
+    before = law.digest([path])
+    path.write_text("int a; /* two */")
+    assert law.digest([path]) != before

@@ -9,7 +9,7 @@ from typing import Any
 from tests.worth.channel import gb_per_second
 from tests.worth.section import SAME, Bars, Claim, Section, Table
 
-LIMITS = {"none": "no limit", "50 %": "50 %", "30 %": "30 %", "MB/s": "in MB/s"}
+LIMITS = {"none": "no limit", "50 %": "50 %", "30 %": "30 %", "10 %": "10 %", "MB/s": "in MB/s"}
 KERNELS = "20"
 """vCPUs, as many as the kernel's example has threads."""
 MORE = "40"
@@ -46,8 +46,8 @@ def section(found: Mapping[str, Any]) -> Section:
         "through 64 MiB, one line after the other, or it streams, with up to ten lines underway: it needs memory for "
         f"each line. Its neighbour streams on {', '.join(vcpus[:-1])} or {vcpus[-1]} vCPUs. Each of both VMs has eight "
         "ways of its own. The neighbour's flavor has no limit, "
-        "``hw:mem_bandwidth_percent=50``, ``hw:mem_bandwidth_percent=30``, or in ``hw:mem_bandwidth_mbps`` half of "
-        "what memory moves. That needs no guest: generated accesses go through the same model of the caches and "
+        "``hw:mem_bandwidth_percent=50``, ``=30`` or ``=10``, or in ``hw:mem_bandwidth_mbps`` half of what memory "
+        "moves. That needs no guest: generated accesses go through the same model of the caches and "
         "through one channel to memory, where lines wait for each other. CPUs have clocks of their own, and one that "
         "waits for memory asks for nothing more meanwhile. Times have the weights of the whole report.",
         [
@@ -99,6 +99,11 @@ def section(found: Mapping[str, Any]) -> Section:
             Claim(
                 f"The same 30 % undo nothing with {MORE} vCPUs (here {left(MORE, '30 %'):.0%} of the damage is left).",
                 left(MORE, "30 %") >= 1 - SAME,
+            ),
+            Claim(
+                f"A lower one does: with 10 %, less than half of the damage of {MORE} vCPUs is left (here at most "
+                f"{left(MORE, '10 %'):.0%}).",
+                left(MORE, "10 %") < 0.5,
             ),
             Claim(
                 "A limit in MB/s undoes most of it, however many vCPUs there are: less than half is left (here at "

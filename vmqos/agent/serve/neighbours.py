@@ -150,7 +150,12 @@ def host_of(snapshot: Snapshot) -> insight.Host:
         runs_on = snapshot.topology.caches_of(record.cpus) or caches.keys()
         fills = {cache: _fills(masks.get(cache), l3 is not None) for cache in runs_on if cache in caches}
         may_fill = {cache: mask for cache, mask in fills.items() if mask}
-        vms[uuid] = insight.Vm(_flavor(record), may_fill, _promise(record.request.asked or CacheRequest()))
+        vms[uuid] = insight.Vm(
+            _flavor(record),
+            may_fill,
+            _promise(record.request.asked or CacheRequest()),
+            record.observed.vm.vcpus,
+        )
     return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks}, limited_in=_limited_in(snapshot))
 
 

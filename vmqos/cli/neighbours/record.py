@@ -254,7 +254,7 @@ class Series:
         for uuid in host["vms"]:
             self.keys.setdefault(uuid, uuid if self.has_names else f"vm-{len(self.keys) + 1}")
         vms = {
-            self.keys[uuid]: Vm(self._flavor(vm["flavor"]), _masks(vm), ask.promise(vm))
+            self.keys[uuid]: Vm(self._flavor(vm["flavor"]), _masks(vm), ask.promise(vm), vm.get("vcpus", 0))
             for uuid, vm in host["vms"].items()
         }
         names = {uuid: self.called[uuid] for uuid in host["vms"] if self.has_names and uuid in self.called}

@@ -235,9 +235,10 @@ def _vm(value: object, where: str, caches: Mapping[int, Cache]) -> tuple[Vm, str
         if bits >> caches[cache].ways:
             raise Invalid(f"{where}.masks.{cache}: {bits:x} has more than the {caches[cache].ways} ways of the cache")
     flavor = _text(found.get("flavor"), f"{where}.flavor")
-    # Earlier versions recorded none.
+    # Earlier versions recorded neither.
     promise = _promise(found["promise"], f"{where}.promise") if "promise" in found else Promise()
-    return Vm(flavor, masks, promise), _text(found["name"], f"{where}.name") if "name" in found else None
+    vcpus = _whole(found.get("vcpus", 0), f"{where}.vcpus", 0, _MOST_ASKED)
+    return Vm(flavor, masks, promise, vcpus), _text(found["name"], f"{where}.name") if "name" in found else None
 
 
 def _promise(value: object, where: str) -> Promise:

@@ -127,6 +127,14 @@ def test_the_unit_of_limits_is_not_known_while_resctrl_can_not_be_read() -> None
     assert host_of(Snapshot()).limited_in is insight.LimitedIn.UNKNOWN
 
 
+def test_it_is_known_how_many_vcpus_a_vm_has() -> None:
+    known = two()
+    record = known.vms[OTHER]
+    other = replace(record, observed=replace(record.observed, vm=replace(record.observed.vm, vcpus=40)))
+    vms = host_of(replace(known, vms={**known.vms, OTHER: other})).vms
+    assert (vms[UUID].vcpus, vms[OTHER].vcpus) == (0, 40)
+
+
 def test_a_vm_that_may_run_anywhere_fills_all_caches() -> None:
     known = two()
     record = known.vms[UUID]

@@ -16,7 +16,7 @@ from vmqos.insight import LimitedIn, Promise
 
 HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
 HOST = host({"a": 0xF, "b": 0xF0})
-PROMISED = replace(HOST.vms["a"], promise=Promise(code_ways=1, data_ways=3, is_shared=True, percent=20))
+PROMISED = replace(HOST.vms["a"], promise=Promise(code_ways=1, data_ways=3, is_shared=True, percent=20), vcpus=40)
 FACTS = Facts(replace(HOST, vms={**HOST.vms, "a": PROMISED}), {"a": "web-1"})
 SWEEPS = [Sweep(float(at), {vm: series[at] for vm, series in HISTORY.items()}) for at in range(2)]
 RECORDS: list[Record] = [Header(1.0, "3.1"), FACTS, *SWEEPS]
@@ -64,10 +64,11 @@ def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
     assert read(changed(3, "mood", value="sunny")) == RECORDS
 
 
-def test_a_recording_of_an_earlier_version_that_has_neither_promises_nor_a_unit_is_read() -> None:
+def test_a_recording_of_an_earlier_version_that_has_no_promises_no_vcpus_and_no_unit_is_read() -> None:
     facts = json.loads(TEXT.splitlines()[1])
     for vm in facts["host"]["vms"].values():
         del vm["promise"]
+        vm.pop("vcpus", None)
     del facts["host"]["bandwidth_unit"]
     known = replace(HOST, limited_in=LimitedIn.UNKNOWN)
     assert read(with_line(2, facts)) == [RECORDS[0], Facts(known, FACTS.names), *SWEEPS]
@@ -136,6 +137,10 @@ WRONG = {
     "more ways than a flavor can ask for": (
         changed(2, "host", *A, "promise", "ways", value=10**9),
         "line 2: host.vms.a.promise.ways: 1000000000 is no whole number from 0 to 999999999",
+    ),
+    "vcpus that are no number": (
+        changed(2, "host", *A, "vcpus", value="4"),
+        "line 2: host.vms.a.vcpus: '4' is no whole number from 0 to 999999999",
     ),
     "a policy that is none": (
         changed(2, "host", *A, "promise", "is_shared", value="shared"),

@@ -78,7 +78,10 @@ def hosts(draw: st.DrawFn) -> tuple[Host, History]:
         ]
     limit = draw(st.sampled_from([40e9, None]))
     known = host(masks, limit=limit, flavor="flavor-1")
-    vms = {name: replace(vm, promise=draw(st.sampled_from(PROMISES))) for name, vm in known.vms.items()}
+    vms = {
+        name: replace(vm, promise=draw(st.sampled_from(PROMISES)), vcpus=draw(st.sampled_from([0, 2, 200])))
+        for name, vm in known.vms.items()
+    }
     return replace(known, vms=vms), series
 
 

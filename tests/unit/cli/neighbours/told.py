@@ -24,6 +24,7 @@ def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]
             "flavor": vm.flavor,
             "masks": {str(cache): f"{mask:x}" for cache, mask in vm.masks.items()},
             "promise": asdict(vm.promise),
+            **({"vcpus": vm.vcpus} if vm.vcpus else {}),
         }
         for uuid, vm in host.vms.items()
     }
