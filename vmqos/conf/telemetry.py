@@ -30,15 +30,16 @@ OPTIONS = [
         min=0,
         max=1440,
         help="How many minutes of each VM's readings are kept beside them, each as its least, mean and greatest value. "
-        "A day of a VM takes 60 kB at most: less where its readings change little. It takes 40 more where the agent "
-        "may count hardware events, and 40 more where the processor's packages count.",
+        "A day of a VM takes 60 kB of minutes_file at most: less where its readings change little. It takes 40 more "
+        "where the agent may count hardware events, and 40 more where the processor's packages count.",
     ),
     cfg.StrOpt(
         "minutes_file",
         default="$agent.state_path/minutes",
         sample_default="/run/vmqos/minutes",
-        help="The file that has these minutes while the agent is away. It is written every five minutes and at the "
-        "agent's end. Empty: they end with the agent.",
+        help="The file that has these minutes, also while the agent is away. It is written every five minutes and at "
+        "the agent's end. What is older than an hour or two is nowhere else. Empty: all are in the agent's memory, "
+        "and end with it.",
     ),
     cfg.BoolOpt(
         "keep_open",

@@ -133,8 +133,8 @@ class History:
             }
         # The clock may have been set back, so these need not be the last ones.
         chosen = [time >= when for time in times]
-        pick: Callable[[array[float]], list[float]] = (
-            array.tolist if all(chosen) else lambda column: list(compress(column, chosen))
+        pick: Callable[[array[float]], array[float]] = (
+            (lambda column: column) if all(chosen) else lambda column: array(column.typecode, compress(column, chosen))
         )
         vms = {uuid: {name: pick(column) for name, column in of_vm.items()} for uuid, of_vm in columns.items()}
         return Columns(pick(times), vms)

@@ -13,14 +13,16 @@ from vmqos.daemon.worker import Worker
 LOG = logging.getLogger(__name__)
 
 INTERVAL = 300.0
-"""Seconds between two writes: what an agent that is killed forgets at most. 200 VMs take 12 MB at most; 8 MB more
-where hardware events are counted, and 8 MB more where packages count."""
+"""Seconds between two writes: what an agent that is killed forgets at most, and what stays in memory at most beside the
+last hour or two. 200 VMs take 12 MB at most; 8 MB more where hardware events are counted, and 8 MB more where packages
+count."""
 
 
 class MinutesKeeper:
     """Keeps a history over a restart of the agent.
 
-    Its own thread reads and writes: a disk that hangs holds up neither the agent's start nor a look at the counters.
+    Its own thread reads all of the file and writes it: a disk that hangs holds up neither the agent's start nor a look
+    at the counters. While it can't be written, what is new stays in memory.
 
     :param history: what is kept.
     :param path: the file; empty for none.

@@ -7,16 +7,21 @@ depend on it.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Self
 
 from vmqos.agent.sample.history import PACKAGES, SERIES, STATISTICS, Sample
 from vmqos.agent.sample.piece import HOUR, Piece, pack, unpack, width
+from vmqos.daemon.log_once import LogOnce
+
+LOG = logging.getLogger(__name__)
 
 MINUTE = 60
 """Seconds."""
@@ -163,11 +168,12 @@ class MinuteHistory:
     A minute ends with the first sample of another one, by the wall clock. A clock that is set back begins a minute that
     was there before: it is remembered once more, and the earlier one stays.
 
-    What is older than an hour is packed (:mod:`vmqos.agent.sample.piece`), and unpacked when a client asks for it.
+    What is older than an hour is packed (:mod:`vmqos.agent.sample.piece`), and unpacked when a client asks for it. Once
+    it is written to a file (:mod:`vmqos.agent.sample.minutes_file`), it is read from there.
 
     :param capacity: how many minutes are remembered, 0 to :data:`DAY`. Each of the last 60 to 120 takes 12 bytes for
-        each series of each VM, and each earlier one 6 where all numbers are noise, and next to nothing where none
-        changes.
+        each series of each VM. Each earlier one that is in no file takes 6 where all numbers are noise, and next to
+        nothing where none changes.
     :param series: what a sample has.
     """
 
@@ -180,6 +186,7 @@ class MinuteHistory:
         self._pasts: dict[str, _Past] = {}
         self._minute: int | None = None
         self._running: dict[str, _Running] = {}
+        self._once = LogOnce(LOG)
 
     @property
     def count(self) -> int:
@@ -212,9 +219,10 @@ class MinuteHistory:
     def copy(self, since: float = -math.inf, uuids: Collection[str] | None = None) -> Minutes:
         """The first minute that began at ``since`` or later, and all minutes after it, with nothing packed.
 
-        A day of one VM takes some milliseconds of CPU, in which the lock is not held.
+        A day of one VM takes some milliseconds of CPU, and the file is read, both while the lock is not held.
 
         :param uuids: the VMs that are asked for; all of them if ``None``.
+        :raises TimeoutError: if the disk that has the file does not answer.
         """
         with self._lock:
             series, count = self._series, self._count
@@ -227,10 +235,21 @@ class MinuteHistory:
                 if past.last > first and (uuids is None or uuid in uuids)
             }
         vms = {
-            uuid: Track(_rows(series, last, rows, pieces, first, count), count - last)
+            uuid: Track(_rows(series, last, rows, pieces, first, count, partial(self._unpacked, uuid)), count - last)
             for uuid, (last, rows, pieces) in found.items()
         }
         return Minutes(series, times, vms)
+
+    def _unpacked(self, uuid: str, piece: Piece) -> array[float]:
+        """The rows of a piece; one that is damaged has no numbers."""
+        try:
+            return unpack(piece)
+        except TimeoutError:
+            raise
+        except (OSError, ValueError) as error:
+            text = "minutes of VM %s are missing, for their file ([telemetry] minutes_file) is damaged: %s"
+            self._once.log(logging.WARNING, uuid, text, uuid, error)
+            return _nothing(piece.series, piece.minutes)
 
     def packed(self) -> PackedMinutes:
         """All that is remembered."""
@@ -330,19 +349,26 @@ class MinuteHistory:
 
 
 def _rows(
-    series: tuple[str, ...], last: int, rows: array[float], pieces: Sequence[Piece], first: int, count: int
+    series: tuple[str, ...],
+    last: int,
+    rows: array[float],
+    pieces: Sequence[Piece],
+    first: int,
+    count: int,
+    unpacked: Callable[[Piece], array[float]],
 ) -> array[float]:
     """One VM's rows of the minutes from number ``first`` up to ``count``.
 
     :param last: how many minutes had ended with the last one of ``rows``.
     :param pieces: the minutes before ``rows``.
+    :param unpacked: the rows of a piece.
     """
     wide = width(series)
     begin, parts = last - len(rows) // wide, [rows]
     for piece in reversed(pieces):
         if begin <= first:
             break
-        parts.append(_as_ours(series, piece.series, unpack(piece)))
+        parts.append(_as_ours(series, piece.series, unpacked(piece)))
         begin -= piece.minutes
     found = _nothing(series, begin - first)
     for part in reversed(parts):

@@ -344,7 +344,11 @@ class Api:
         if seconds > LONGEST_OF_ALL and (uuids is None or len(uuids) > MOST_NAMED):
             text = f"more than {LONGEST_OF_ALL:g} seconds are told of {MOST_NAMED} VMs at most: name them with vm=UUID"
             raise _Answer("400 Bad Request", text)
-        return counters.minutes(self._telemetry.minutes.copy(time.time() - seconds, uuids))
+        try:
+            return counters.minutes(self._telemetry.minutes.copy(time.time() - seconds, uuids))
+        except TimeoutError as error:
+            text = f"what is older than an hour or two can't be told: {error.strerror}"
+            raise _Answer("503 Service Unavailable", text) from error
 
 
 def _encoded(body: object) -> bytes:

@@ -12,7 +12,8 @@ from tests.unit.agent.sample.test_minutes import remembered, value
 from tests.unit.eventually import eventually
 from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.keep_minutes import MinutesKeeper
-from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.sample.minutes import DAY, MinuteHistory
+from vmqos.agent.sample.piece import Stored
 
 
 @contextmanager
@@ -109,3 +110,20 @@ def test_without_a_file_or_minutes_nothing_is_written(
         history.add(0.0, {"a": sample(1)})
         history.add(60.0, {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_file_that_can_be_written_all_is_told_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("vmqos.agent.sample.keep_minutes.INTERVAL", 0.01)
+    history = MinuteHistory(DAY)
+    with keeping(history, tmp_path / "folder" / "minutes"):
+        for minute in range(301):
+            history.add(60.0 * minute, {"a": sample(minute)})
+        eventually(lambda: bool(caplog.records))
+        pieces = history.packed().vms["a"].pieces
+        assert pieces and all(isinstance(piece.packed, bytes) for piece in pieces)
+        assert value(history.copy(), "a", "llc_occupancy", "mean") == list(range(300))
+        (tmp_path / "folder").mkdir()
+        eventually(lambda: all(isinstance(piece.packed, Stored) for piece in pieces))
+        assert value(history.copy(), "a", "llc_occupancy", "mean") == list(range(300))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from array import array
 from collections.abc import Mapping
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.agent.sample.test_history import sample
-from vmqos.agent.sample import minutes
+from vmqos.agent.sample import minutes, minutes_file
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, STATISTICS
 from vmqos.agent.sample.minutes import DAY, MOST_GONE, MinuteHistory, Minutes, PackedMinutes, PackedTrack
 from vmqos.agent.sample.piece import HOUR, Piece, pack, width
@@ -168,7 +169,7 @@ def test_an_agent_with_other_series_leaves_those_that_are_known() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([1, 20, 59, 60, 61, 600, -1, -61, -600]) | st.just("restart"),
+        st.sampled_from([1, 20, 59, 60, 61, 600, -1, -61, -600, "write", "restart"]),
         st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)),
     ),
     max_size=60,
@@ -180,21 +181,22 @@ def test_whatever_the_clock_does_the_last_minutes_are_what_was_read_in_them(
     capacity: int, hour: int, steps: list[tuple[int | str, dict[str, int]]]
 ) -> None:
     # An hour of few minutes has pieces packed.
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
         patch.setattr(minutes, "HOUR", hour)
-        go_through(capacity, steps)
+        go_through(capacity, steps, f"{directory}/minutes")
 
 
-def go_through(capacity: int, steps: list[tuple[int | str, dict[str, int]]]) -> None:
+def go_through(capacity: int, steps: list[tuple[int | str, dict[str, int]]], path: str) -> None:
     made, now = MinuteHistory(capacity), 6000.0
     # The minutes that have ended, and the one that runs: when it began, and the numbers of each VM.
     ended: list[tuple[int, dict[str, list[int]]]] = []
     runs: tuple[int, dict[str, list[int]]] | None = None
     for step, numbers in steps:
         if isinstance(step, str):
-            made, before = MinuteHistory(capacity), made.packed()
-            made.restore(before)
-            runs = None
+            minutes_file.write(path, made.packed())
+            if step == "restart":
+                made, runs = MinuteHistory(capacity), None
+                made.restore(minutes_file.read(path))
             continue
         now += step
         minute = int(now // 60) * 60

@@ -22,7 +22,7 @@ from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import DAY, MOST_VMS, MinuteHistory, PackedMinutes, PackedTrack
 from vmqos.agent.sample.minutes_file import FIRST_FORMAT, FORMAT, LONGEST, LONGEST_HEADER, UnusableFile
-from vmqos.agent.sample.piece import HOUR, pack, width
+from vmqos.agent.sample.piece import HOUR, Piece, Stored, content_of, pack, width
 
 
 def past() -> PackedMinutes:
@@ -41,9 +41,16 @@ def with_pieces() -> PackedMinutes:
 
 
 def same(one: PackedMinutes, other: PackedMinutes) -> bool:
-    """Numbers that are not there are equal, too."""
+    """Numbers that are not there are equal, too; and it makes no difference where the pieces are."""
     tracks = [
-        {uuid: (list(track.pieces), track.rows.tobytes(), track.missed) for uuid, track in found.vms.items()}
+        {
+            uuid: (
+                [(piece.series, piece.minutes, content_of(piece)) for piece in track.pieces],
+                track.rows.tobytes(),
+                track.missed,
+            )
+            for uuid, track in found.vms.items()
+        }
         for found in (one, other)
     ]
     return (one.series, one.times, tracks[0]) == (other.series, other.times, tracks[1])
@@ -187,7 +194,6 @@ def test_a_file_of_an_earlier_agent_is_read(tmp_path: Path) -> None:
         file_of(track(missed=2, rows=1), TIME + bytes(ROW)),
         file_of(track(rows=2), TIME + bytes(ROW)),
         file_of(track(rows=-1), TIME),
-        file_of(track(pieces=[(0, 2, len(PIECE.packed))]), TIME + PIECE.packed),
         file_of(track(pieces=[(1, 1, len(PIECE.packed))]), TIME + PIECE.packed),
         file_of(track(pieces=[(0, 0, 0)]), TIME),
         file_of(track(pieces=[(0, 1 << 40, len(PIECE.packed))]), TIME + PIECE.packed),
@@ -254,3 +260,89 @@ def test_a_file_of_a_day_of_all_series_and_of_as_many_vms_as_are_remembered_is_n
     (without, _), (of_one, header), (_, of_two) = size(0), size(1), size(2)
     assert without + MOST_VMS * (of_one - without) <= LONGEST
     assert header + MOST_VMS * (of_two - header) <= LONGEST_HEADER / 2
+
+
+def pieces_of(minutes: PackedMinutes) -> list[Piece]:
+    return [piece for track in minutes.vms.values() for piece in track.pieces]
+
+
+def test_pieces_are_in_the_file_alone_once_it_is_written(tmp_path: Path) -> None:
+    path, minutes = tmp_path / "minutes", with_pieces()
+    before = [content_of(piece) for piece in pieces_of(minutes)]
+    assert all(isinstance(piece.packed, bytes) for piece in pieces_of(minutes))
+    for _ in range(2):
+        minutes_file.write(str(path), minutes)
+        assert all(isinstance(piece.packed, Stored) for piece in pieces_of(minutes))
+        assert [content_of(piece) for piece in pieces_of(minutes)] == before
+        assert all(isinstance(piece.packed, Stored) for piece in pieces_of(minutes_file.read(str(path))))
+
+
+def test_a_file_that_is_replaced_is_closed(tmp_path: Path) -> None:
+    path, minutes = tmp_path / "minutes", with_pieces()
+    minutes_file.write(str(path), minutes)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        minutes_file.write(str(path), minutes)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_pieces_of_which_the_write_failed_stay_where_they_are(tmp_path: Path) -> None:
+    minutes = with_pieces()
+    with pytest.raises(FileNotFoundError):
+        minutes_file.write(str(tmp_path / "folder" / "minutes"), minutes)
+    assert all(isinstance(piece.packed, bytes) for piece in pieces_of(minutes))
+    assert same(minutes, with_pieces())
+
+
+def test_a_piece_that_the_last_file_has_no_more_is_missing_in_the_next_one_and_the_others_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, minutes = tmp_path / "minutes", with_pieces()
+    minutes_file.write(str(path), minutes)
+    bad, read = minutes.vms["a"].pieces[1], os.pread
+
+    def failing(descriptor: int, length: int, begin: int) -> bytes:
+        if begin == bad.packed.begin:
+            raise OSError(5, "Input/output error")
+        return read(descriptor, length, begin)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", failing)
+        minutes_file.write(str(path), minutes)
+    found, whole = minutes_file.read(str(path)), with_pieces()
+    assert content_of(found.vms["a"].pieces[1]) == bytes(len(content_of(whole.vms["a"].pieces[1])))
+    for piece in (bad, found.vms["a"].pieces[1]):
+        piece.packed = whole.vms["a"].pieces[1].packed
+    assert same(found, whole) and same(minutes, whole)
+
+
+def test_a_piece_that_is_damaged_is_a_gap_that_is_told_and_all_else_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, history = tmp_path / "minutes", MinuteHistory(DAY)
+    history.restore(with_pieces())
+    whole = history.copy()
+    minutes_file.write(str(path), history.packed())
+    place = history.packed().vms["a"].pieces[1].packed
+    with path.open("r+b") as file:
+        file.seek(place.begin + place.length // 2)
+        file.write(b"damaged")
+    for _ in range(2):
+        found = history.copy()
+        assert list(found.times) == list(whole.times)
+        assert found.vms["b"].rows.tobytes() == whole.vms["b"].rows.tobytes()
+        rows = list(map(str, found.vms["a"].rows))
+        first, pieces = width(found.series), history.packed().vms["a"].pieces
+        begin, end = pieces[0].minutes * first, (pieces[0].minutes + pieces[1].minutes) * first
+        assert set(rows[begin:end]) == {"nan"}
+        assert rows[:begin] + rows[end:] == [
+            str(number) for at, number in enumerate(whole.vms["a"].rows) if not begin <= at < end
+        ]
+        # The next file has the same gap, and no other.
+        minutes_file.write(str(path), history.packed())
+        history = MinuteHistory(DAY)
+        history.restore(minutes_file.read(str(path)))
+    text = (
+        "minutes of VM a are missing, for their file ([telemetry] minutes_file) is damaged: a piece has another length"
+    )
+    assert caplog.messages == [text] * 2

@@ -2,17 +2,22 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import struct
+import threading
 import zlib
 from array import array
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vmqos.agent.sample.history import EXECUTED, SERIES
-from vmqos.agent.sample.piece import HOUR, Piece, check, pack, unpack, width
+from vmqos.agent.sample.piece import HOUR, Piece, PieceFile, Stored, content_of, length_of, pack, unpack, width
 from vmqos.agent.serve.counters import shown
 
 ONE = ("total",)
@@ -91,8 +96,65 @@ GOOD = pack(ONE, array("f", [1.0, 2.0, 3.0]))
     ],
 )
 def test_what_is_no_piece_is_refused(piece: Piece) -> None:
-    check(GOOD)
-    with pytest.raises(ValueError):
-        check(piece)
     with pytest.raises(ValueError):
         unpack(piece)
+
+
+def in_file(tmp_path: Path, content: bytes, length: int | None = None) -> Piece:
+    """The good piece, of which a file has these bytes."""
+    path = tmp_path / "pieces"
+    path.write_bytes(b"before" + content)
+    file = PieceFile(os.open(path, os.O_RDONLY))
+    return Piece(ONE, 1, Stored(file, len(b"before"), len(content) if length is None else length))
+
+
+def test_a_piece_is_read_from_its_file_though_that_has_lost_its_name(tmp_path: Path) -> None:
+    piece = in_file(tmp_path, GOOD.packed + b"behind", len(GOOD.packed))
+    (tmp_path / "pieces").unlink()
+    assert unpack(piece) == unpack(GOOD)
+    assert (content_of(piece), length_of(piece)) == (GOOD.packed, length_of(GOOD))
+
+
+@pytest.mark.parametrize("content", [b"", GOOD.packed[:-1], bytes(len(GOOD.packed))])
+def test_what_is_damaged_in_a_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(ValueError):
+        unpack(in_file(tmp_path, content, len(GOOD.packed)))
+
+
+@given(bit=st.integers(0, 8 * len(GOOD.packed) - 1))
+def test_one_bit_that_flips_in_a_file_gives_no_other_numbers(bit: int) -> None:
+    content = bytearray(GOOD.packed)
+    content[bit // 8] ^= 1 << bit % 8
+    with suppress(ValueError):
+        assert unpack(Piece(ONE, 1, bytes(content))) == unpack(GOOD)
+
+
+def test_a_file_is_closed_with_its_last_piece(tmp_path: Path) -> None:
+    piece = in_file(tmp_path, GOOD.packed)
+    descriptor = piece.packed.file.descriptor
+    piece.packed = GOOD.packed
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_disk_that_hangs_holds_up_one_thread_and_is_told_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece, hangs, goes_on, read = in_file(tmp_path, GOOD.packed), threading.Event(), threading.Event(), os.pread
+
+    def hanging(*arguments: int) -> bytes:
+        hangs.set()
+        assert goes_on.wait(60)
+        return read(*arguments)
+
+    monkeypatch.setattr("vmqos.agent.sample.piece.PATIENCE", 0.01)
+    monkeypatch.setattr(os, "pread", hanging)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(unpack, piece)
+        try:
+            assert hangs.wait(60)
+            with pytest.raises(TimeoutError, match="the disk does not answer"):
+                unpack(piece)
+        finally:
+            goes_on.set()
+        assert first.result(60) == unpack(piece) == unpack(GOOD)

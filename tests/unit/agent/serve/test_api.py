@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
@@ -14,8 +16,10 @@ import pytest
 from tests.unit.telemetry.values import snapshot, vm
 from vmqos.agent.remember.changes import Seen, between
 from vmqos.agent.remember.event_log import EventLog
+from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.history import EXECUTED, SERIES, History
-from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.sample.minutes import MinuteHistory, Minutes
+from vmqos.agent.sample.piece import PieceFile
 from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
@@ -253,3 +257,26 @@ def test_another_resolution_is_refused(resolution: str) -> None:
 
 def test_without_a_resolution_each_look_is_told() -> None:
     assert past("seconds=600")[1].keys() == past("resolution=")[1].keys() == {"interval", "times", "vms"}
+
+
+def test_a_disk_that_does_not_answer_is_told_and_the_last_hour_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, read = minutes_file.write, MinuteHistory.packed
+
+    def hanging(*arguments: int) -> bytes:
+        raise TimeoutError(errno.ETIMEDOUT, "the disk does not answer")
+
+    def stored(history: MinuteHistory, *wanted: Any) -> Minutes:
+        write(str(tmp_path / "minutes"), read(history))
+        return copy(history, *wanted)
+
+    copy = MinuteHistory.copy
+    monkeypatch.setattr(MinuteHistory, "copy", stored)
+    monkeypatch.setattr(PieceFile, "read", hanging)
+    status, told = past("resolution=60&seconds=86400&vm=vm1")
+    assert (status, told) == (
+        "503 Service Unavailable",
+        {"error": "what is older than an hour or two can't be told: the disk does not answer"},
+    )
+    assert past("resolution=60")[0] == "200 OK"

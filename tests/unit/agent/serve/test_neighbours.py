@@ -5,6 +5,7 @@ import itertools
 import json
 import threading
 import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from vmqos import insight
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
-from vmqos.agent.sample.recent import RecentSamples
+from vmqos.agent.sample.recent import MOST, RecentSamples
 from vmqos.agent.sample.swept import swept
 from vmqos.agent.serve import neighbours
 from vmqos.agent.serve.api import Api
@@ -203,11 +204,28 @@ def test_columns_are_the_samples_in_another_form(counted: bool) -> None:
     host = insight.Host({0: insight.Cache(11 * MIB, 11)}, dict.fromkeys((UUID, OTHER, LATE), insight.Vm("", {0: 1})))
     times, series = insight.align(dict(neighbours.samples_of(read, caches, host)))
     made = neighbours.series_of(read, caches, host)
-    assert (read.times, list(made)) == (times, list(series))
+    assert (list(read.times), list(made)) == (times, list(series))
     for uuid, of in series.items():
         # Samples are told as whole numbers.
         for column, told in zip(every_column(made[uuid]), every_column(of), strict=True):
             assert column == pytest.approx(told, abs=1e-3, nan_ok=True)
+
+
+def test_what_is_judged_by_takes_a_few_bytes_for_each_number() -> None:
+    recent, vms = filled(samples=MOST), 40
+    host = insight.Host({0: insight.Cache(11 * MIB, 11)}, {UUID: insight.Vm("", {0: 1})})
+    series = []
+    tracemalloc.start()
+    try:
+        for _ in range(vms):
+            series.append(neighbours.series_of(*recent.columns(), host)[UUID])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    numbers = sum(map(len, every_column(series[0])))
+    assert numbers == 5 * MOST
+    # In a list of them each would take 32.
+    assert taken / vms / numbers < 12
 
 
 def every_column(series: insight.Series) -> list[list[float]]:
