@@ -57,9 +57,9 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "default": 2,
     },
     "resize_to": {
-        "description": "For a flavor's name, the name of one that is the same with cache ways. An instance that is "
-        "slowed, has a flavor named here and can't be helped by a migration gets that flavor, which restarts it. Empty "
-        "means that no instance is resized.",
+        "description": "For a flavor's name, the name of one that is the same with cache ways. An instance that "
+        "loses cache, has a flavor named here and can't be helped by a migration gets that flavor, which restarts it. "
+        "Empty means that no instance is resized.",
         "type": "object",
         "additionalProperties": {"type": "string", "minLength": 1},
         "default": {},
