@@ -151,9 +151,16 @@ class NoisyNeighbour(base.BaseStrategy):  # type: ignore[misc]
         # For a pair that goes on, too, an agent has nothing to compare with after some minutes.
         suffering = pairs.suffering(least=least, lookback=given["lookback"])
         slowed = [labels["uuid"] for labels, _ in self._ask(suffering)]
+        vms = self._vms(known)
+        if strangers := {uuid for pair in found for uuid in (pair.victim, pair.culprit)} - vms.keys():
+            LOG.info(
+                "Pairs with these are left alone: they are outside of the audit's scope, or Watcher has not heard of "
+                "them yet: %s",
+                ", ".join(sorted(strangers)),
+            )
         decided = plan.decide(
             found,
-            vms=self._vms(known),
+            vms=vms,
             nodes=self._nodes(),
             suffering=slowed,
             limits=Limits(given["max_migrations"], given["max_resizes"], given["resize_to"]),
