@@ -28,6 +28,11 @@ class Pair:
     cause: str
     slower: float
 
+    @property
+    def takes_cache(self) -> bool:
+        """Whether the victim loses cache to the culprit. Otherwise it waits longer for memory."""
+        return self.cause == "cache"
+
 
 @dataclass(frozen=True, slots=True)
 class Info:

@@ -186,6 +186,8 @@ def _resizes(
 ) -> tuple[dict[str, Resize], list[str]]:
     """Which VMs get ways by another flavor, because the VMs that slow them stay.
 
+    Only a VM that loses cache is resized: one that waits longer for memory would go on doing so with ways of its own.
+
     :param stay: the pairs, each with the reason why its culprit stays.
     :returns: the resizes by UUID, and what is said of each pair.
     """
@@ -196,9 +198,11 @@ def _resizes(
         if victim.promised and vms[pair.culprit].promised:
             why = "both have ways of their own"
         resize = _resize(victim, limits, count=len(resized))
-        if resize and victim.uuid not in resized:
-            resized[victim.uuid] = resize
-        if victim.uuid in resized:
+        if resize and not pair.takes_cache:
+            why = f"{why}; ways for {victim.name} would not end that"
+        elif resize:
+            resized.setdefault(victim.uuid, resize)
+        if pair.takes_cache and victim.uuid in resized:
             why = f"{why}; {victim.name} gets the flavor {resized[victim.uuid].flavor}"
         said.append(f"{_text(pair, vms)}: {why}")
     return resized, said
@@ -243,16 +247,17 @@ def _resize(vm: Vm, limits: Limits, *, count: int) -> Resize | None:
 
 
 def _freed(pairs: Iterable[Pair], moved: Collection[str], resized: Collection[str]) -> set[str]:
-    """The victims that are no longer with any VM that slows them, or have ways."""
+    """The victims that are no longer with any VM that slows them, or have ways where that VM takes their cache."""
     victims, held = set(), set()
     for pair in pairs:
         victims.add(pair.victim)
-        if pair.culprit not in moved and pair.victim not in moved and pair.victim not in resized:
+        is_resized = pair.takes_cache and pair.victim in resized
+        if pair.culprit not in moved and pair.victim not in moved and not is_resized:
             held.add(pair.victim)
     return victims - held
 
 
 def _text(pair: Pair, vms: Mapping[str, Vm]) -> str:
     victim, culprit = vms[pair.victim].name, vms[pair.culprit].name
-    cause = "the cache" if pair.cause == "cache" else "memory bandwidth"
+    cause = "the cache" if pair.takes_cache else "memory bandwidth"
     return f"{culprit} makes the work of {victim} take {pair.slower:.2f} times as long, by {cause}"

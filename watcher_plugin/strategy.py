@@ -57,9 +57,9 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "default": 2,
     },
     "resize_to": {
-        "description": "For a flavor's name, the name of one that is the same with cache ways. An instance that is "
-        "slowed, has a flavor named here and can't be helped by a migration gets that flavor, which restarts it. Empty "
-        "means that no instance is resized.",
+        "description": "For a flavor's name, the name of one that is the same with cache ways. An instance that "
+        "loses cache, has a flavor named here and can't be helped by a migration gets that flavor, which restarts it. "
+        "Empty means that no instance is resized.",
         "type": "object",
         "additionalProperties": {"type": "string", "minLength": 1},
         "default": {},
@@ -151,9 +151,16 @@ class NoisyNeighbour(base.BaseStrategy):  # type: ignore[misc]
         # For a pair that goes on, too, an agent has nothing to compare with after some minutes.
         suffering = pairs.suffering(least=least, lookback=given["lookback"])
         slowed = [labels["uuid"] for labels, _ in self._ask(suffering)]
+        vms = self._vms(known)
+        if strangers := {uuid for pair in found for uuid in (pair.victim, pair.culprit)} - vms.keys():
+            LOG.info(
+                "Pairs with these are left alone: they are outside of the audit's scope, or Watcher has not heard of "
+                "them yet: %s",
+                ", ".join(sorted(strangers)),
+            )
         decided = plan.decide(
             found,
-            vms=self._vms(known),
+            vms=vms,
             nodes=self._nodes(),
             suffering=slowed,
             limits=Limits(given["max_migrations"], given["max_resizes"], given["resize_to"]),

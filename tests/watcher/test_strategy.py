@@ -104,6 +104,12 @@ def test_vms_that_are_apart_by_now_are_left_alone(audit: Audit) -> None:
     assert audit(model({"noisy": "one", "slowed": "two"}, {"three": {}})).actions == []
 
 
+def test_the_log_names_vms_that_watcher_has_not_heard_of(audit: Audit, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "watcher_plugin.strategy")
+    assert audit(model({"slowed": "one"}, {"two": {}})).actions == []
+    assert vm_uuid("noisy") in caplog.text and vm_uuid("slowed") not in caplog.text
+
+
 def test_a_vm_with_ways_of_its_own_keeps_its_place(audit: Audit) -> None:
     solution = audit(model({"gold": "one", "slowed-by-gold": "one", "gold-2": "one"}, {"two": {}}))
     assert moves(solution) == {}

@@ -33,9 +33,8 @@ def clouds(draw: st.DrawFn) -> tuple[dict[str, Vm], dict[str, Node], list[Pair],
         for uuid in NODES
     }
     name = st.sampled_from([*VMS, "gone"])
-    pair = st.builds(Pair, name, name, st.just("cache"), st.floats(1.1, 9)).filter(
-        lambda one: one.victim != one.culprit
-    )
+    cause = st.sampled_from(["cache", "memory-bandwidth"])
+    pair = st.builds(Pair, name, name, cause, st.floats(1.1, 9)).filter(lambda one: one.victim != one.culprit)
     found = draw(st.lists(pair, max_size=8, unique_by=lambda one: (one.victim, one.culprit)))
     limits = Limits(draw(st.integers(0, 3)), draw(st.integers(0, 2)), draw(st.sampled_from([{}, {"plain": "cache"}])))
     return vms, nodes, found, {one.victim for one in found} | draw(st.sets(st.sampled_from(VMS), max_size=1)), limits
@@ -81,8 +80,9 @@ def test_a_vm_is_freed_only_if_nothing_that_slows_it_stays_beside_it(cloud) -> N
         together = {pair.victim, pair.culprit} <= set(vms) and vms[pair.victim].node == vms[pair.culprit].node
         assert not together or pair.victim in plan.victims
         if together and pair.victim in plan.freed:
-            assert pair.culprit in moved or pair.victim in moved | resized
+            assert pair.culprit in moved or pair.victim in moved or (pair.takes_cache and pair.victim in resized)
     assert len(resized) <= limits.resizes and not resized & moved
+    assert resized <= {pair.victim for pair in found if pair.takes_cache}
 
 
 @given(clouds())
@@ -90,3 +90,25 @@ def test_something_is_said_of_each_victim_that_is_not_freed(cloud) -> None:
     plan = planned(cloud)
     for uuid in plan.victims - plan.freed:
         assert any(f" of {uuid} take " in text for text in plan.said)
+
+
+def test_a_vm_that_waits_for_memory_gets_no_flavor_with_ways_and_is_not_called_freed() -> None:
+    size = Size(1, 1, 0)
+    vms = {
+        "gold": Vm("gold", "gold", "n", size, promised=True),
+        "locked": Vm("locked", "locked", "n", size, pinned="is locked"),
+        "victim": Vm("victim", "victim", "n", size, "plain"),
+    }
+    limits = Limits(1, 1, {"plain": "cache"})
+
+    def plan(*found: Pair) -> Plan:
+        return decide(found, vms=vms, nodes={}, suffering=(), limits=limits)
+
+    waits = Pair("victim", "gold", "memory-bandwidth", 1.4)
+    alone = plan(waits)
+    assert (alone.resizes, alone.freed) == ((), frozenset())
+    assert alone.said[0].endswith("keeps its place; ways for victim would not end that")
+
+    both = plan(waits, Pair("victim", "locked", "cache", 1.3))
+    assert [resize.vm for resize in both.resizes] == ["victim"] and not both.freed
+    assert both.said[1].endswith("locked is locked; victim gets the flavor cache")
