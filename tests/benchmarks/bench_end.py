@@ -14,7 +14,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from tests.benchmarks.bench_start import load, wait_until_quiet, wait_until_settled
 from tests.benchmarks.figures import Figure, percentile, spread
@@ -25,6 +25,8 @@ from tools.lab.vms import RunningVm
 STANDING = 100
 ENDS = 40
 AT_ONCE = 4
+LONGEST = 30.0
+"""Seconds after which a benchmark gives up."""
 OWN = vms.Flavor("ends", {"hw:cache_ways": "2"})
 
 
@@ -71,11 +73,25 @@ def _ends(ours: Host, turn: int, count: int, is_killed: bool) -> list[float]:
         for thread in watching:
             thread.join()
         wait_until_settled(ours.agent, STANDING)
-        wait_until_quiet(ours)
-    given_back = _given_back(ours, mark)
+    groups = {vm.uuid: f"vmqos.{vm.uuid}" for vm in started}
+    given_back = _all_given_back(ours, mark, set(groups.values()))
     for vm in started:
         vms.remove(ours.daemon.connection(), vm.uuid)
-    return [(given_back[f"vmqos.{vm.uuid}"] - ended[vm.uuid]) * 1e3 for vm in started]
+    return [(given_back[groups[vm.uuid]] - ended[vm.uuid]) * 1e3 for vm in started]
+
+
+def _all_given_back(ours: Host, mark: int, groups: Set[str]) -> dict[str, float]:
+    """Wait until these groups are gone and nothing changes any more; when the ways of each were others' again.
+
+    :raises TimeoutError: if one is still there after :data:`LONGEST`.
+    """
+    deadline = time.monotonic() + LONGEST
+    while time.monotonic() < deadline:
+        wait_until_quiet(ours)
+        found = _given_back(ours, mark)
+        if groups <= found.keys():
+            return found
+    raise TimeoutError(f"the agent has not removed {', '.join(groups - found.keys())}")
 
 
 def _note_end(vm: RunningVm, descriptor: int, ended: dict[str, float]) -> None:
