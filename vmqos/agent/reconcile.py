@@ -20,9 +20,9 @@ from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.observe.starting_vms import Starts
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.starts import Starts
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
@@ -366,7 +366,8 @@ class Reconciler:
     def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
 
-        The next passes keep these groups until they see the VMs, or the start has ended (:class:`.starts.Starts`).
+        The next passes keep these groups until they see the VMs, or the starts have ended
+        (:class:`vmqos.agent.observe.starting_vms.Starts`).
 
         :param records: the VMs by UUID, as far as their status files tell.
         :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
