@@ -104,18 +104,6 @@ class Acted:
     is_rest_possible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """What the last whole pass arranged, as far as nothing was left to be done.
-
-    :ivar allocations: the part of its allocation that each VM has, by UUID.
-    :ivar aims: the groups in which each VM's tasks belong, by UUID.
-    """
-
-    allocations: Mapping[str, Allocation] = field(default_factory=dict)
-    aims: Mapping[str, TaskGroups] = field(default_factory=dict)
-
-
 class GaveWay(Exception):
     """A pass that no VM waits for has ended early, because something is in a hurry: it is to be made again.
 
@@ -158,7 +146,10 @@ class Reconciler:
         self._unseen: frozenset[str] = frozenset()
         self._settled = False
         self._unfinished = False
-        self._in_force = InForce()
+        self._in_force: Mapping[str, Allocation] = {}
+        """The part of its allocation that each VM has since the last whole pass, by UUID."""
+        self._aims: Mapping[str, TaskGroups] = {}
+        """The groups in which each VM's tasks belong since then, by UUID."""
         self._granted: Mapping[str, Mapping[int, int]] | None = None
         self._guard = threading.Lock()
         self.starts = Starts(filesystem)
@@ -328,7 +319,7 @@ class Reconciler:
         :param look_at: UUIDs of these VMs.
         :returns: ``None`` where a whole pass is called for.
         """
-        known, aims = self.snapshot.vms, self._in_force.aims
+        known, aims = self.snapshot.vms, self._aims
         if not look_at:
             return {}
         if not look_at <= aims.keys():
@@ -349,7 +340,7 @@ class Reconciler:
         :param changed: the records of these VMs.
         :returns: whether another pass right away gets further.
         """
-        aims, allocations, known = self._in_force.aims, self._in_force.allocations, self.snapshot.vms
+        aims, allocations, known = self._aims, self._in_force, self.snapshot.vms
         self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), vms, frozenset(), share)
         after = resctrl_state.read(self._filesystem, replace(now, links=()))
         self._unfinished = self._placer.is_owing
@@ -572,7 +563,7 @@ class Reconciler:
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._placer.note_removed(self._monitoring.remove(arranged.stale))
-        self._in_force = InForce(in_force, aims)
+        self._in_force, self._aims = in_force, aims
         return self._with_places(records, aims, arranged.unmonitored)
 
     def _with_places(
