@@ -33,21 +33,14 @@ MON_DATA = "mon_data"
 
 CORE_ENERGY = "core_energy"
 """Joules that the cores used: arithmetic, TLBs, L1 and L2; neither the L3 nor memory."""
-ACTIVITY = "activity"
-"""Farads: the work that was done, whatever the frequency."""
 CYCLES = "unhalted_core_cycles"
 """Cycles for which a CPU ran."""
-REFERENCE_CYCLES = "unhalted_ref_cycles"
-"""Cycles of a clock that never changes its frequency, while a CPU ran."""
 STALLS_LLC_HIT = "stalls_llc_hit"
 """Cycles stalled on loads that hit the last-level cache."""
 STALLS_LLC_MISS = "stalls_llc_miss"
 """Cycles stalled on loads that missed it."""
 UOPS_RETIRED = "uops_retired"
 """Micro-operations that were retired."""
-C1_RESIDENCY = "c1_res"
-C6_RESIDENCY = "c6_res"
-"""Cycles in these idle states."""
 
 _CACHE = re.compile(r"mon_L3_([0-9]+)")
 _NODE = re.compile(r"mon_sub_L3_([0-9]+)")
