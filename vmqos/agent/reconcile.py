@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
+from vmqos.agent.act import monitoring_plan
 from vmqos.agent.act.control_groups import ControlGroups, created, predict
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
@@ -28,7 +29,7 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
+from vmqos.group_names import DEFAULT_GROUP, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import Process
@@ -507,7 +508,9 @@ class Reconciler:
         """
         plan, fresh = planned.plan, created(planned.plan)
         if now.lacks_rmids(len(fresh)):
-            self._monitoring.make_room(now, sorted(fresh), _graphs(now, plan, records, self._unseen))
+            self._monitoring.make_room(
+                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
+            )
             now = resctrl_state.read(self._filesystem, now)
         failure = self._groups.execute(plan.prepare)
         if failure is None:
@@ -549,7 +552,7 @@ class Reconciler:
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
         with_threads = {uuid for uuid, record in records.items() if record.threads is not None}
-        left_behind = _left_behind(now, ours, controls)
+        left_behind = monitoring_plan.left_behind(now, ours, controls)
         arranged = self._monitoring.arrange(now, controls, self._unseen, with_threads | left, left_behind, share)
         # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
@@ -639,22 +642,6 @@ def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
     return any(trial.tries_ways(record.request) for record in records.values())
 
 
-def _left_behind(now: ResctrlState, records: Mapping[str, VmRecord], controls: Mapping[str, str]) -> dict[str, str]:
-    """The control groups that VMs have left because ways of their own are tried on them, by UUID.
-
-    A VM has none where its monitoring group is there no more.
-
-    :param controls: the control group of each VM by UUID.
-    """
-    found = {}
-    for uuid, record in records.items():
-        if controls[uuid] == vm_group(uuid) and trial.leaves_its_place(record.request):
-            places = [control for control, names in now.monitoring_groups.items() if controls[uuid] in names]
-            if places:
-                found[uuid] = places[0]
-    return found
-
-
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:
     """Whether a plan has tasks of VMs move that run already.
 
@@ -676,21 +663,3 @@ def _changes_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[st
     """
     theirs = {record.allocation.group for uuid, record in vms.items() if uuid not in fresh} - {DEFAULT_GROUP}
     return any(step.group in theirs for step in plan.prepare)
-
-
-def _graphs(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: frozenset[str]) -> Sequence[str]:
-    """The VMs whose monitoring groups may be given up for a promise, in the order in which they are given up.
-
-    VMs that are gone come first. VMs that get a control group follow, because that group counts them from then on. Then
-    come VMs without a promise, and then the others. Within each of these, the VM that came last is first.
-    """
-    fresh = created(plan)
-
-    def rank(uuid: str) -> int:
-        given = plan.allocations.get(uuid)
-        if given is not None and given.group in fresh and owner_of(given.group) is Owner.VM:
-            return 0
-        return 1 if given is None and records[uuid].request.wants is None else 2
-
-    gone = sorted(now.monitored - records.keys() - unseen)
-    return [*gone, *sorted(reversed(list(records)), key=rank)]
