@@ -140,8 +140,9 @@ def _class_of(resctrl: ResctrlState, uuid: str) -> Group | None:
     The default group does not count as one: a VM may have a second monitoring group there, for its tasks that have no
     part in its promise.
     """
+    name, inside = group_names.vm_group(uuid), resctrl.monitoring_groups
     classes = (group for group in resctrl.layout.groups if group.name != DEFAULT_GROUP)
-    return next((group for group in classes if _is_monitored_in(resctrl, uuid, group)), None)
+    return next((group for group in classes if name in inside.get(group.name, ())), None)
 
 
 def _tasks_in(filesystem: Filesystem, name: str) -> set[int]:
@@ -257,7 +258,3 @@ def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> Ca
 def _unlimited(resctrl: ResctrlState) -> int:
     bandwidth = resctrl.capabilities.memory_bandwidth
     return bandwidth.unit.unlimited if bandwidth is not None else 0
-
-
-def _is_monitored_in(resctrl: ResctrlState, uuid: str, group: Group) -> bool:
-    return group_names.vm_group(uuid) in resctrl.monitoring_groups.get(group.name, ())

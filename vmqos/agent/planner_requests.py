@@ -9,7 +9,6 @@ from dataclasses import replace
 from vmqos.agent import keep_current, trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Request, caches
-from vmqos.extra_specs import CacheRequest
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.topology import CacheTopology
 
@@ -24,11 +23,15 @@ def make(
     :param waiting: UUIDs of these VMs.
     """
     requests = []
+    every_l3 = frozenset(resctrl.capabilities.l3_caches) or frozenset({0})
     for record in records:
         wants = record.request.wants
         if wants is None or record.request.hands_off or (record.vcpus is not None and not record.vcpus.present):
             continue
-        reach = _reach(resctrl, record, wants, topology)
+        # The caches that it can run on: at least one L3, and the L2s of the CPUs that its vCPUs are pinned to.
+        reach = topology.caches_of(record.cpus) & every_l3 or every_l3
+        if wants.l2_ways is not None:
+            reach |= {caches.l2(core) for core in topology.cores_of(record.affinities)}
         whole = Request(record.uuid, wants, reach, record.observed.vm.process.start_time)
         if record.request.trial and (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
@@ -39,12 +42,3 @@ def make(
             wants = kept
         requests.append(replace(whole, wants=wants))
     return requests
-
-
-def _reach(resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, topology: CacheTopology) -> frozenset[int]:
-    """The caches that the VM can run on: at least one L3, and the L2s of the CPUs that its vCPUs are pinned to."""
-    every_l3 = frozenset(resctrl.capabilities.l3_caches) or frozenset({0})
-    reach = topology.caches_of(record.cpus) & every_l3 or every_l3
-    if wants.l2_ways is None:
-        return reach
-    return reach | {caches.l2(core) for core in topology.cores_of(record.affinities)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
+from vmqos.agent.act import monitoring_plan
 from vmqos.agent.act.control_groups import ControlGroups, created, predict
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
@@ -20,15 +21,15 @@ from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.observe.starting_vms import Starts
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.starts import Starts
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
+from vmqos.group_names import DEFAULT_GROUP, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import Process
@@ -104,18 +105,6 @@ class Acted:
     is_rest_possible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """What the last whole pass arranged, as far as nothing was left to be done.
-
-    :ivar allocations: the part of its allocation that each VM has, by UUID.
-    :ivar aims: the groups in which each VM's tasks belong, by UUID.
-    """
-
-    allocations: Mapping[str, Allocation] = field(default_factory=dict)
-    aims: Mapping[str, TaskGroups] = field(default_factory=dict)
-
-
 class GaveWay(Exception):
     """A pass that no VM waits for has ended early, because something is in a hurry: it is to be made again.
 
@@ -160,7 +149,10 @@ class Reconciler:
         """The mount that all of this is about; ``None`` before the first pass."""
         self._settled = False
         self._unfinished = False
-        self._in_force = InForce()
+        self._in_force: Mapping[str, Allocation] = {}
+        """The part of its allocation that each VM has since the last whole pass, by UUID."""
+        self._aims: Mapping[str, TaskGroups] = {}
+        """The groups in which each VM's tasks belong since then, by UUID."""
         self._granted: Mapping[str, Mapping[int, int]] | None = None
         self._guard = threading.Lock()
         self.starts = Starts(filesystem)
@@ -341,7 +333,7 @@ class Reconciler:
         :param look_at: UUIDs of these VMs.
         :returns: ``None`` where a whole pass is called for.
         """
-        known, aims = self.snapshot.vms, self._in_force.aims
+        known, aims = self.snapshot.vms, self._aims
         if not look_at:
             return {}
         if not look_at <= aims.keys():
@@ -362,7 +354,7 @@ class Reconciler:
         :param changed: the records of these VMs.
         :returns: whether another pass right away gets further.
         """
-        aims, allocations, known = self._in_force.aims, self._in_force.allocations, self.snapshot.vms
+        aims, allocations, known = self._aims, self._in_force, self.snapshot.vms
         self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), vms, frozenset(), share)
         after = resctrl_state.read(self._filesystem, replace(now, links=()))
         self._unfinished = self._placer.is_owing
@@ -379,7 +371,8 @@ class Reconciler:
     def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
 
-        The next passes keep these groups until they see the VMs, or the start has ended (:class:`.starts.Starts`).
+        The next passes keep these groups until they see the VMs, or the starts have ended
+        (:class:`vmqos.agent.observe.starting_vms.Starts`).
 
         :param records: the VMs by UUID, as far as their status files tell.
         :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
@@ -526,7 +519,9 @@ class Reconciler:
         """
         plan, fresh = planned.plan, created(planned.plan)
         if now.lacks_rmids(len(fresh)):
-            self._monitoring.make_room(now, sorted(fresh), _graphs(now, plan, records, self._unseen))
+            self._monitoring.make_room(
+                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
+            )
             now = resctrl_state.read(self._filesystem, now)
         failure = self._groups.execute(plan.prepare)
         if failure is None:
@@ -568,7 +563,7 @@ class Reconciler:
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
         with_threads = {uuid for uuid, record in records.items() if record.threads is not None}
-        left_behind = _left_behind(now, ours, controls)
+        left_behind = monitoring_plan.left_behind(now, ours, controls)
         arranged = self._monitoring.arrange(now, controls, self._unseen, with_threads | left, left_behind, share)
         # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
@@ -582,7 +577,7 @@ class Reconciler:
         self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
         self._unfinished = self._placer.is_owing or bool(arranged.later)
         self._placer.note_removed(self._monitoring.remove(arranged.stale))
-        self._in_force = InForce(in_force, aims)
+        self._in_force, self._aims = in_force, aims
         return self._with_places(records, aims, arranged.unmonitored)
 
     def _with_places(
@@ -669,22 +664,6 @@ def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
     return any(trial.tries_ways(record.request) for record in records.values())
 
 
-def _left_behind(now: ResctrlState, records: Mapping[str, VmRecord], controls: Mapping[str, str]) -> dict[str, str]:
-    """The control groups that VMs have left because ways of their own are tried on them, by UUID.
-
-    A VM has none where its monitoring group is there no more.
-
-    :param controls: the control group of each VM by UUID.
-    """
-    found = {}
-    for uuid, record in records.items():
-        if controls[uuid] == vm_group(uuid) and trial.leaves_its_place(record.request):
-            places = [control for control, names in now.monitoring_groups.items() if controls[uuid] in names]
-            if places:
-                found[uuid] = places[0]
-    return found
-
-
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:
     """Whether a plan has tasks of VMs move that run already.
 
@@ -706,21 +685,3 @@ def _changes_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[st
     """
     theirs = {record.allocation.group for uuid, record in vms.items() if uuid not in fresh} - {DEFAULT_GROUP}
     return any(step.group in theirs for step in plan.prepare)
-
-
-def _graphs(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: frozenset[str]) -> Sequence[str]:
-    """The VMs whose monitoring groups may be given up for a promise, in the order in which they are given up.
-
-    VMs that are gone come first. VMs that get a control group follow, because that group counts them from then on. Then
-    come VMs without a promise, and then the others. Within each of these, the VM that came last is first.
-    """
-    fresh = created(plan)
-
-    def rank(uuid: str) -> int:
-        given = plan.allocations.get(uuid)
-        if given is not None and given.group in fresh and owner_of(given.group) is Owner.VM:
-            return 0
-        return 1 if given is None and records[uuid].request.wants is None else 2
-
-    gone = sorted(now.monitored - records.keys() - unseen)
-    return [*gone, *sorted(reversed(list(records)), key=rank)]

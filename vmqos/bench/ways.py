@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from vmqos.bench import exceptions
 from vmqos.group_names import BENCH_PREFIX
-from vmqos.resctrl import bit_usage, groups, info, pseudo_lock
 from vmqos.resctrl import exceptions as resctrl_exceptions
+from vmqos.resctrl import groups, info, pseudo_lock
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 from vmqos.resctrl.filesystem import Filesystem
@@ -172,7 +172,7 @@ def look(
     if not resources:
         raise exceptions.NoL3Allocation(path=filesystem.root)
     found = groups.list_control_groups(filesystem)
-    locked = {resource.name: bit_usage.read_pseudo_locked(filesystem, resource.name) for resource in resources}
+    locked = {resource.name: info.read_pseudo_locked(filesystem, resource.name) for resource in resources}
     loan = choose(capabilities, found, locked, cache, wanted, policy)
     if sum(group.mode != pseudo_lock.LOCKED for group in found) >= capabilities.num_closids:
         raise exceptions.TooFewClosids(total=capabilities.num_closids)

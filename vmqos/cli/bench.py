@@ -7,9 +7,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.option_values import seconds, size, whole_number
-from vmqos.cli.output import Details, is_for_machines, terminal_of
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.option_values import seconds, size, whole_number
+from vmqos.cli.common.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import bench_view, terminal
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.output import Listing, as_rows, is_for_machines, terminal_of
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import map_rows, terminal, units, way_map
 from vmqos.local_api import contract
 

@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmqos.cli import settings
-from vmqos.cli.output import Details, is_for_machines
+from vmqos.cli.common import settings
+from vmqos.cli.common.output import Details, is_for_machines
 from vmqos.cli.show import group_fields
 from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.cli.show.units import masks_by_cache, parse_mask, size

@@ -7,8 +7,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import settings
-from vmqos.cli.output import Listing, is_for_machines
+from vmqos.cli.common import settings
+from vmqos.cli.common.output import Listing, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
 from vmqos.local_api.client import TIMEOUT, AgentClient

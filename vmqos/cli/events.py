@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from vmqos.cli import settings
-from vmqos.cli.option_values import whole_number
-from vmqos.cli.output import Listing, as_rows, is_for_machines
+from vmqos.cli.common import settings
+from vmqos.cli.common.option_values import whole_number
+from vmqos.cli.common.output import Listing, as_rows, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
 from vmqos.local_api import contract

@@ -9,9 +9,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.help_text import Documented
-from vmqos.cli.output import Details, Listing, as_rows, is_for_machines
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.output import Details, Listing, as_rows, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
 from vmqos.cli.show.units import size, way_list

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.text import Text
 
-from vmqos.cli import settings
-from vmqos.cli.output import Details, is_for_machines, terminal_of
+from vmqos.cli.common import settings
+from vmqos.cli.common.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import map_rows, terminal, way_map
 from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.cli.show.terminal import Terminal

@@ -9,8 +9,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.help_text import Documented
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
 from vmqos.cli.show.safe_text import neutralise
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import errno
 import os
 
 from vmqos.cli import exceptions
-from vmqos.cli.help_text import Documented
+from vmqos.cli.common.help_text import Documented
 
 
 class Simulate(Documented):

@@ -93,12 +93,6 @@ def provider_name(hostname: str) -> str:
     return hostname + PROVIDER_SUFFIX
 
 
-def hostname_of(provider: str) -> str | None:
-    """The hypervisor hostname of the compute node whose provider of cache has that name; ``None`` for any other's."""
-    hostname = provider.removesuffix(PROVIDER_SUFFIX)
-    return None if hostname in ("", provider) else hostname
-
-
 def requested(request: CacheRequest | None) -> dict[str, int]:
     """What a flavor asks Placement for, by resource class; empty for a promise of nothing.
 

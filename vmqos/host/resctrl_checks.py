@@ -163,7 +163,7 @@ def l3_allocation(view: ResctrlState) -> Finding:
     """Whether L3 ways can be given out with this mount."""
     l3 = view.capabilities.l3
     if l3 is not None:
-        apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if view.capabilities.cdp else ""
+        apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if view.capabilities.is_split(3) else ""
         return Finding("L3 allocation", Status.OK, f"{l3.way_count} ways on {len(l3.cache_ids)} cache(s){apart}")
     missing = "resctrl offers no L3 to partition: there is no info/L3"
     if view.capabilities.l2 is not None or view.capabilities.memory_bandwidth is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import Group, Layout, Split, caches
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
-from vmqos.resctrl import bit_usage, exceptions, groups, info, mount, pseudo_lock, schemata
+from vmqos.resctrl import exceptions, groups, info, mount, pseudo_lock, schemata
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import Capabilities
 from vmqos.resctrl.filesystem import Filesystem
@@ -202,8 +202,8 @@ def _group(name: str, raw_mode: bytes, raw_schemata: bytes) -> Group:
 
 def _left_locked(filesystem: Filesystem, found: Iterable[Group]) -> dict[int, CapacityBitmask]:
     """The pseudo-locked ways that no group has any more, by cache."""
-    locked = bit_usage.read_pseudo_locked(filesystem, "L3")
-    locked |= {caches.l2(cache): ways for cache, ways in bit_usage.read_pseudo_locked(filesystem, "L2").items()}
+    locked = info.read_pseudo_locked(filesystem, "L3")
+    locked |= {caches.l2(cache): ways for cache, ways in info.read_pseudo_locked(filesystem, "L2").items()}
     for group in found:
         for cache in locked.keys() & group.masks.keys():
             locked[cache] -= group.masks[cache]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from vmqos.group_names import DEFAULT_GROUP, PREFIX
-from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, schemata, tasks
+from vmqos.resctrl import groups, info, mount, pseudo_lock, schemata, tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource
 from vmqos.resctrl.filesystem import Filesystem
@@ -91,7 +91,7 @@ def _look(filesystem: Filesystem, reserved: CapacityBitmask) -> Reset:
     grown = {}
     for name, cache in capabilities.caches.items():
         kept = reserved if cache.level == 3 else CapacityBitmask()
-        masks = grow_default(found, cache, kept, locked=bit_usage.read_pseudo_locked(filesystem, name))
+        masks = grow_default(found, cache, kept, locked=info.read_pseudo_locked(filesystem, name))
         if masks:
             grown[name] = masks
     return Reset(

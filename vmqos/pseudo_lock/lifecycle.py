@@ -19,8 +19,8 @@ from vmqos.host import reset
 from vmqos.pseudo_lock import exceptions, region_users
 from vmqos.pseudo_lock.choose_ways import Choice, Holders, choose, most
 from vmqos.pseudo_lock.regions import Host, Lock, find, named, read
-from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl import exceptions as resctrl_exceptions
+from vmqos.resctrl import groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 from vmqos.resctrl.filesystem import Filesystem
@@ -120,7 +120,7 @@ def remove(host: Host, name: str) -> Lock:
         left = [group for group in found if group.name != lock.group]
         for resource, cache in info.read_capabilities(filesystem).caches.items():
             kept = CapacityBitmask.parse(host.reserved) if cache.level == 3 else CapacityBitmask()
-            locked = bit_usage.read_pseudo_locked(filesystem, resource)
+            locked = info.read_pseudo_locked(filesystem, resource)
             grown = reset.grow_default(left, cache, kept, keep_ours=True, locked=locked)
             mine = {cache_id: mask for cache_id, mask in grown.items() if lock.cache_id in (None, cache_id)}
             if mine and lock.resource in ("", resource):
@@ -197,7 +197,7 @@ def _holders(
     filesystem: Filesystem, host: Host, cache: CacheResource, cache_id: int, masks: Mapping[str, CapacityBitmask]
 ) -> Holders:
     ours = {name: mask for name, mask in masks.items() if owner_of(name) in (Owner.VM, Owner.CLASS)}
-    others = bit_usage.read_pseudo_locked(filesystem, cache.name).get(cache_id, CapacityBitmask())
+    others = info.read_pseudo_locked(filesystem, cache.name).get(cache_id, CapacityBitmask())
     if cache.level == 3:
         others |= CapacityBitmask.parse(host.reserved) & cache.cbm_mask
     for name, mask in masks.items():

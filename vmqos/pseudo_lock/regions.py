@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from vmqos.group_names import LOCK_PREFIX
 from vmqos.host import resctrl_state
 from vmqos.pseudo_lock import exceptions
-from vmqos.resctrl import bit_usage, groups, info, mount, pseudo_lock, topology
+from vmqos.resctrl import groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.resctrl.groups import ControlGroup
@@ -118,7 +118,7 @@ def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
 def _left(filesystem: Filesystem, locks: Iterable[Lock]) -> Iterator[Lock]:
     """Ways that are locked although their group is gone."""
     for resource in info.read_capabilities(filesystem).caches:
-        for cache_id, mask in bit_usage.read_pseudo_locked(filesystem, resource).items():
+        for cache_id, mask in info.read_pseudo_locked(filesystem, resource).items():
             for lock in locks:
                 if (lock.resource, lock.cache_id) == (resource, cache_id):
                     mask -= lock.mask

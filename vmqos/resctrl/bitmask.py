@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vmqos.resctrl import exceptions
@@ -39,14 +39,6 @@ class CapacityBitmask:
         if not _HEXADECIMAL.fullmatch(text):
             raise exceptions.InvalidBitmask(text=text)
         return cls(int(text, 16))
-
-    @classmethod
-    def of_ways(cls, ways: Iterable[int]) -> CapacityBitmask:
-        """The mask that has exactly these ways, each 0 or greater."""
-        bits = 0
-        for way in ways:
-            bits |= 1 << way
-        return cls(bits)
 
     @classmethod
     def run(cls, start: int, length: int) -> CapacityBitmask:

@@ -183,13 +183,8 @@ class Capabilities:
         code = self.caches.get("L2CODE")
         return replace(code, name="L2") if code is not None else self.caches.get("L2")
 
-    @property
-    def cdp(self) -> bool:
-        """Whether code and data have masks of their own in the L3."""
-        return self.is_split(3)
-
     def is_split(self, level: int) -> bool:
-        """Whether code and data have masks of their own in the caches of a level."""
+        """Whether code and data have masks of their own (CDP) in the caches of a level."""
         return f"L{level}CODE" in self.caches
 
     @property

@@ -24,6 +24,8 @@ _MONITORING = "L3_MON"
 _PACKAGES = "PERF_PKG_MON"
 _BANDWIDTH = "MB"
 _INTEGER = re.compile(r"[0-9]{1,19}")
+_PSEUDO_LOCKED = "P"
+"""``rdt_bit_usage_show`` in the kernel writes one letter a way, that of the highest way first."""
 _EVENT_SETTING = "_config"
 
 T = TypeVar("T")
@@ -93,6 +95,40 @@ def read_io_alloc(fs: Filesystem, name: str) -> dict[int, CapacityBitmask]:
         # It was switched off since.
         return {}
     return schemata.parse_masks(f"{name}:{masks.strip()}", name)
+
+
+def read_pseudo_locked(fs: Filesystem, resource: str) -> dict[int, CapacityBitmask]:
+    """The pseudo-locked ways by cache id, also those of groups that are gone; caches without any are left out.
+
+    A pseudo-locked region outlives its group if a process has ``/dev/pseudo_lock/NAME`` open when the group is removed:
+    its last user would free it (``rdtgroup_kn_put``), but closing the device does not look
+    (``pseudo_lock_dev_release``, up to Linux 7.2 at least). The kernel refuses every mask that meets it, as it did
+    before (``rdtgroup_cbm_overlaps_pseudo_locked``).
+
+    Nothing where the resource can't be partitioned, or the kernel (before 4.19) does not say.
+
+    :raises vmqos.resctrl.exceptions.UnexpectedContent: if the file can't be understood.
+    """
+    try:
+        return _understood(fs, f"info/{resource}/bit_usage", _pseudo_locked, "use of ways")
+    except exceptions.Vanished:
+        return {}
+
+
+def _pseudo_locked(text: str) -> dict[int, CapacityBitmask]:
+    """Read such as ``0=SSSSSSSSSPP;1=SSSSSSSSSSS``.
+
+    :raises ValueError: if it is none such.
+    """
+    found = {}
+    for entry in filter(None, text.split(";")):
+        cache, equals, letters = entry.strip().partition("=")
+        if not equals:
+            raise ValueError(entry)
+        bits = int("".join("01"[letter == _PSEUDO_LOCKED] for letter in letters) or "0", 2)
+        if bits:
+            found[int(cache)] = CapacityBitmask(bits)
+    return found
 
 
 def _bandwidth(fs: Filesystem, name: str, files: set[str], cache_ids: tuple[int, ...]) -> BandwidthResource:

@@ -4,8 +4,14 @@
 The kernel makes a directory for each cache, ``mon_L3_XX``, with a file for each event (``llc_occupancy``,
 ``mbm_total_bytes``, ``mbm_local_bytes``). With sub-NUMA clusters (Linux 6.11 and later) those are sums over the
 cache's nodes, and ``mon_sub_L3_YY`` below has each node's own. Linux 7.0 and later may add ``mon_PERF_PKG_XX``, one
-for each processor package (Intel's Application Energy Telemetry), with the events of
-:mod:`vmqos.resctrl.package_events`.
+for each processor package (Intel's Application Energy Telemetry, AET). The names of its events are the kernel's
+(``mon_event_all`` in fs/resctrl/monitor.c); which of them a processor has is in ``info/PERF_PKG_MON/mon_features``. Two
+habits differ from those of an L3's counters:
+
+* A group that gets an RMID that another one had goes on from that one's counts: the kernel lets the bandwidth counters
+  of an L3 alone begin anew (``mon_add_all_files`` in fs/resctrl/rdtgroup.c).
+* A package that has heard nothing of an RMID yet says ``Unavailable`` (``intel_aet_read_event`` in
+  arch/x86/kernel/cpu/resctrl/intel_aet.c); until then it has counted nothing for it.
 
 Counters are files that every user may read (mode 0444). Their directories have the mode of the group, and a group has
 the mode that its maker's ``mkdir`` said: 0755 for those of vmqos.
@@ -24,6 +30,17 @@ from typing import NamedTuple
 from vmqos.resctrl.filesystem import Filesystem, join
 
 MON_DATA = "mon_data"
+
+CORE_ENERGY = "core_energy"
+"""Joules that the cores used: arithmetic, TLBs, L1 and L2; neither the L3 nor memory."""
+CYCLES = "unhalted_core_cycles"
+"""Cycles for which a CPU ran."""
+STALLS_LLC_HIT = "stalls_llc_hit"
+"""Cycles stalled on loads that hit the last-level cache."""
+STALLS_LLC_MISS = "stalls_llc_miss"
+"""Cycles stalled on loads that missed it."""
+UOPS_RETIRED = "uops_retired"
+"""Micro-operations that were retired."""
 
 _CACHE = re.compile(r"mon_L3_([0-9]+)")
 _NODE = re.compile(r"mon_sub_L3_([0-9]+)")

@@ -38,7 +38,7 @@ OFTEN = {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", 
 
 PATIENT_CLIENT = """
 import sys
-from vmqos.cli import lease
+from vmqos.cli.common import lease
 lease.ANSWER_TIME = lease.PATIENCE = 60.0
 from vmqos.cli.size import leaving
 leaving.LONGEST = 2.0

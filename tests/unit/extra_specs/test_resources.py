@@ -130,10 +130,6 @@ def test_required_traits_are_those_of_vmqos_in_the_group_without_a_number() -> N
 
 def test_a_provider_is_named_after_its_compute_node() -> None:
     assert resources.provider_name("node-1.example") == "node-1.example_LLC"
-    assert resources.hostname_of("node-1.example_LLC") == "node-1.example"
-    assert resources.hostname_of("node_LLC_LLC") == "node_LLC"
-    assert resources.hostname_of("node-1.example") is None
-    assert resources.hostname_of("_LLC") is None
 
 
 @pytest.mark.parametrize("name", [*resources.CLASSES, *resources.TRAITS])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.resctrl import bit_usage, exceptions
+from vmqos.resctrl import exceptions, info
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -23,12 +23,12 @@ from vmqos.resctrl.filesystem import Filesystem
 def test_each_letter_is_a_way_the_highest_first(tmp_path: Path, text: str, locked: dict[int, int]) -> None:
     (tmp_path / "info" / "L3").mkdir(parents=True)
     (tmp_path / "info" / "L3" / "bit_usage").write_text(f"{text}\n")
-    found = bit_usage.read_pseudo_locked(Filesystem(str(tmp_path)))
+    found = info.read_pseudo_locked(Filesystem(str(tmp_path)), "L3")
     assert found == {cache: CapacityBitmask(bits) for cache, bits in locked.items()}
 
 
 def test_a_kernel_that_does_not_tell_has_nothing_locked(tmp_path: Path) -> None:
-    assert bit_usage.read_pseudo_locked(Filesystem(str(tmp_path))) == {}
+    assert info.read_pseudo_locked(Filesystem(str(tmp_path)), "L3") == {}
 
 
 @pytest.mark.parametrize("text", ["SSSS", "0=SS;SS", "x=PP"])
@@ -36,4 +36,4 @@ def test_a_text_of_another_form_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "info" / "L3").mkdir(parents=True)
     (tmp_path / "info" / "L3" / "bit_usage").write_text(text)
     with pytest.raises(exceptions.UnexpectedContent, match="bit_usage says"):
-        bit_usage.read_pseudo_locked(Filesystem(str(tmp_path)))
+        info.read_pseudo_locked(Filesystem(str(tmp_path)), "L3")

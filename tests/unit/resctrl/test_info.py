@@ -112,7 +112,7 @@ def test_code_and_data_are_resources_of_their_own(machine):
     )
     assert set(found.caches) == {"L2CODE", "L2DATA", "L3CODE", "L3DATA"}
     assert found.caches["L2DATA"].cache_ids == (0, 1)
-    assert found.l3 is not None and found.l3.name == "L3" and found.cdp
+    assert found.l3 is not None and found.l3.name == "L3" and found.is_split(3)
     assert found.num_closids == 4
 
 

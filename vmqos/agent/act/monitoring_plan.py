@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from vmqos.agent import trial
+from vmqos.agent.act import control_groups
+from vmqos.agent.vm_record import VmRecord
+from vmqos.allocation import Plan
 from vmqos.group_names import Owner, owner_of, vm_group
 from vmqos.host.resctrl_state import ResctrlState
 
@@ -129,3 +133,37 @@ def give_up(resctrl: ResctrlState, created: Sequence[str], candidates: Sequence[
     }
     steps = (Remove(name, where[name]) for name in map(vm_group, candidates) if name in where)
     return tuple((step, group) for step, group in zip(steps, created[free:], strict=False))
+
+
+def may_give_up(now: ResctrlState, plan: Plan, records: Mapping[str, VmRecord], unseen: Set[str]) -> Sequence[str]:
+    """The VMs whose monitoring groups may be given up for a promise, in the order in which they are given up; pure.
+
+    VMs that are gone come first. VMs that get a control group follow, because that group counts them from then on. Then
+    come VMs without a promise, and then the others. Within each of these, the VM that came last is first.
+    """
+    fresh = control_groups.created(plan)
+
+    def rank(uuid: str) -> int:
+        given = plan.allocations.get(uuid)
+        if given is not None and given.group in fresh and owner_of(given.group) is Owner.VM:
+            return 0
+        return 1 if given is None and records[uuid].request.wants is None else 2
+
+    gone = sorted(now.monitored - records.keys() - unseen)
+    return [*gone, *sorted(reversed(list(records)), key=rank)]
+
+
+def left_behind(now: ResctrlState, records: Mapping[str, VmRecord], controls: Mapping[str, str]) -> dict[str, str]:
+    """The control groups that VMs have left because ways of their own are tried on them, by UUID; pure.
+
+    A VM has none where its monitoring group is there no more.
+
+    :param controls: the control group of each VM by UUID.
+    """
+    found = {}
+    for uuid, record in records.items():
+        if controls[uuid] == vm_group(uuid) and trial.leaves_its_place(record.request):
+            places = [control for control, names in now.monitoring_groups.items() if controls[uuid] in names]
+            if places:
+                found[uuid] = places[0]
+    return found

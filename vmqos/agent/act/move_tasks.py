@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, replace
 
-from vmqos.resctrl import exceptions, tasks
+from vmqos.resctrl import exceptions, groups, tasks
 from vmqos.resctrl.filesystem import Filesystem
 
 LOG = logging.getLogger(__name__)
@@ -44,10 +44,9 @@ class TaskGroup:
     @property
     def directory(self) -> str:
         """The directory, below the root of resctrl, whose ``tasks`` file must list the tasks."""
-        parts = [self.control] if self.control else []
-        if self.monitoring is not None:
-            parts += ["mon_groups", self.monitoring]
-        return "/".join(parts)
+        if self.monitoring is None:
+            return self.control
+        return groups.monitoring_directory(self.control, self.monitoring)
 
 
 @dataclass(frozen=True, slots=True)

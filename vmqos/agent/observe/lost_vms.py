@@ -21,7 +21,8 @@ from vmqos.hypervisor import cgroup, exceptions, processes, qemu_process
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl import tasks
 from vmqos.resctrl.exceptions import Vanished
-from vmqos.resctrl.filesystem import Filesystem, join
+from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.groups import monitoring_directory
 
 LOG = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ def _directories(resctrl: ResctrlState) -> dict[str, list[str]]:
         if group.owner in (Owner.CLASS, Owner.DEFAULT):
             for name in resctrl.monitoring_groups.get(group.name, ()):
                 if (uuid := vm_of(name)) is not None:
-                    found.setdefault(uuid, []).append(join(group.name, "mon_groups", name))
+                    found.setdefault(uuid, []).append(monitoring_directory(group.name, name))
     return found
 
 

@@ -14,32 +14,26 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 
 class PassTimes:
-    """Counts passes by their length; one thread adds, others read."""
+    """Counts passes by their length; one thread adds, others read.
+
+    :ivar failed: how many passes failed.
+    :ivar last_failed: whether the last pass failed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = [0] * (len(BOUNDS) + 1)
         self._total = 0.0
-        self._failed = 0
-        self._last_failed = False
+        self.failed = 0
+        self.last_failed = False
 
     def add(self, seconds: float, failed: bool) -> None:
         """One more pass."""
         with self._lock:
             self._counts[bisect_left(BOUNDS, seconds)] += 1
             self._total += seconds
-            self._failed += failed
-            self._last_failed = failed
-
-    @property
-    def failed(self) -> int:
-        """How many passes failed."""
-        return self._failed
-
-    @property
-    def last_failed(self) -> bool:
-        """Whether the last pass failed."""
-        return self._last_failed
+            self.failed += failed
+            self.last_failed = failed
 
     def durations(self) -> contract.Durations:
         """The histogram of all passes so far, failed ones included."""

@@ -23,7 +23,7 @@ from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.sample.swept import swept
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.resctrl.package_events import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
+from vmqos.resctrl.monitoring import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
 from vmqos.telemetry import (
     Missing,
     Rates,

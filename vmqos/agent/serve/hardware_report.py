@@ -13,7 +13,7 @@ from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import health_report
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.resctrl.package_events import CYCLES
+from vmqos.resctrl.monitoring import CYCLES
 from vmqos.telemetry import Rates, Snapshot, VmReading
 from vmqos.telemetry.hardware_events import NAMES
 

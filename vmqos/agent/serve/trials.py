@@ -22,8 +22,7 @@ from vmqos.host.resctrl_state import ResctrlState
 from vmqos.local_api import contract
 from vmqos.resctrl import monitoring
 from vmqos.resctrl.exceptions import ResctrlError
-from vmqos.resctrl.filesystem import join
-from vmqos.resctrl.groups import MON_GROUPS
+from vmqos.resctrl.groups import monitoring_directory
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
 OF_L3 = f"{monitoring.MON_DATA}/mon_L3_"
@@ -137,7 +136,7 @@ def left_bytes(agent: Agent, uuid: str) -> int | None:
     places = [control for control, names in resctrl.monitoring_groups.items() if name in names]
     if not places or record.allocation.group != name:
         return None
-    group, files = join(places[0], MON_GROUPS, name), agent.filesystem
+    group, files = monitoring_directory(places[0], name), agent.filesystem
     try:
         caches = [one.path for one in monitoring.read_counters(files, group) if one.source.node is None]
         return sum(int(files.read(group, path, LLC_OCCUPANCY)) for path in caches if path.startswith(OF_L3))

@@ -9,8 +9,8 @@ from typing import Any
 
 from vmqos import extra_specs
 from vmqos.cli import exceptions
+from vmqos.cli.common.output import Details, Listing, is_for_machines
 from vmqos.cli.flavor import api, flavor_specs, host_offers, host_ways
-from vmqos.cli.output import Details, Listing, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.extra_specs import InvalidExtraSpecs, Key, SpecError
 

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from vmqos.cli import exceptions
-from vmqos.cli.help_text import Documented
+from vmqos.cli.common.help_text import Documented
 
 FRAGMENT = "gnocchi_resources.yaml"
 

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmqos.cli import exceptions, settings
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.option_values import seconds, whole_number
+from vmqos.cli.common.output import confirm_first, is_for_machines, terminal_of
 from vmqos.cli.neighbours import ask, confirm, confirm_view, view
 from vmqos.cli.neighbours.confirm import Tried
 from vmqos.cli.neighbours.output import Told, Verdicts
-from vmqos.cli.option_values import seconds, whole_number
-from vmqos.cli.output import confirm_first, is_for_machines, terminal_of
 from vmqos.cli.show import freshness, terminal, vm_view
 from vmqos.cli.show.freshness import Freshness
 from vmqos.cli.show.safe_text import distinct_names

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment of ``vmqos neighbours VM --confirm``: the culprit is held back, and the victim is measured.
 
-Whatever ends this process, everything is as before some seconds later (:mod:`vmqos.cli.lease`).
+Whatever ends this process, everything is as before some seconds later (:mod:`vmqos.cli.common.lease`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vmqos.cli import exceptions
-from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
+from vmqos.cli.common.lease import ANSWER_TIME, PATIENCE, PAUSE, lease
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from cliff.formatters.base import SingleFormatter
 
+from vmqos.cli.common.output import Listing, is_for_machines, terminal_of
 from vmqos.cli.neighbours import view
-from vmqos.cli.output import Listing, is_for_machines, terminal_of
 from vmqos.cli.show import terminal
 from vmqos.local_api import contract
 

@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, TextIO
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.help_text import Documented
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.option_values import seconds, size
 from vmqos.cli.neighbours import ask, recording
 from vmqos.cli.neighbours.recording import Facts, Header, Sweep
 from vmqos.cli.neighbours.view import count_of
-from vmqos.cli.option_values import seconds, size
 from vmqos.cli.show import terminal as terminals
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import distinct_names, neutralise

@@ -14,11 +14,11 @@ from rich.console import Group
 from rich.text import Text
 
 from vmqos.cli import exceptions
+from vmqos.cli.common.option_values import seconds, whole_number
+from vmqos.cli.common.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.neighbours import answer, recording, view
 from vmqos.cli.neighbours.output import Told, Verdicts
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
-from vmqos.cli.option_values import seconds, whole_number
-from vmqos.cli.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import terminal, units, utc, vm_view
 from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.insight import judge

@@ -32,7 +32,6 @@ TITLES = (
 FEWEST_SAMPLES = 2 * FEWEST + 2
 """Samples without which no verdict on a pair is possible: those on either side of a step, and two at it."""
 
-_DAY = 86400
 
 _CAUSES = {
     "cache": "the cache",

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from vmqos.cli import exceptions, settings
-from vmqos.cli.help_text import Documented
-from vmqos.cli.output import Listing, is_for_machines
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.output import Listing, is_for_machines
 from vmqos.cli.show import progress_bar
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell

@@ -8,10 +8,11 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import exceptions, settings
+from vmqos.cli import exceptions
+from vmqos.cli.common import settings
+from vmqos.cli.common.option_values import whole_number
+from vmqos.cli.common.output import Details, confirm_first, is_for_machines, terminal_of
 from vmqos.cli.neighbours import ask
-from vmqos.cli.option_values import whole_number
-from vmqos.cli.output import Details, confirm_first, is_for_machines, terminal_of
 from vmqos.cli.show import terminal, vm_view
 from vmqos.cli.size import flavor, flavor_view, stepping, view
 from vmqos.cli.size.stepping import Room, Sized

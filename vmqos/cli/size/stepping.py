@@ -2,7 +2,7 @@
 """The experiment of ``vmqos size``: a VM is let have one more way after the other, and is watched with each.
 
 It begins with what the VM was promised and goes up only, for the reasons that :mod:`vmqos.insight.size` has. Whatever
-ends this process, the ways are free again some seconds later (:mod:`vmqos.cli.lease`).
+ends this process, the ways are free again some seconds later (:mod:`vmqos.cli.common.lease`).
 
 A VM in a class begins with as many ways for itself as the class has. A VM that is promised no ways begins with as many
 as the operator says. Both leave ways behind that they filled, and find there what they brought in until other VMs have
@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vmqos.cli import exceptions
-from vmqos.cli.lease import ANSWER_TIME, PATIENCE, PAUSE, Lease, lease
+from vmqos.cli.common.lease import ANSWER_TIME, PATIENCE, PAUSE, Lease, lease
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import units
 from vmqos.cli.show.safe_text import display_name

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from vmqos.cli.lease import ANSWER_TIME
+from vmqos.cli.common.lease import ANSWER_TIME
 from vmqos.cli.show.safe_text import display_name
 from vmqos.insight.size import Size
 from vmqos.local_api import contract

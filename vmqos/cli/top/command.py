@@ -11,9 +11,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from vmqos.cli import settings
-from vmqos.cli.help_text import Documented
-from vmqos.cli.option_values import seconds, whole_number
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.option_values import seconds, whole_number
 from vmqos.cli.show import freshness, terminal
 from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import data, text_view

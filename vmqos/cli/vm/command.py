@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vmqos.cli import settings
-from vmqos.cli.help_text import Documented
-from vmqos.cli.output import Details, as_rows, is_for_machines, terminal_of
+from vmqos.cli.common import settings
+from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.output import Details, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import freshness, tables, terminal, vm_view
 from vmqos.cli.show.safe_text import distinct_names
 from vmqos.cli.show.tables import Cell

@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NoReturn
 
-from vmqos.cli.option_values import seconds
-from vmqos.cli.output import Listing, terminal_of
+from vmqos.cli.common.option_values import seconds
+from vmqos.cli.common.output import Listing, terminal_of
 from vmqos.cli.show import freshness
 from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.vm import watch

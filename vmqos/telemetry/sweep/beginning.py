@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What packages had counted for an RMID before its group was first read: an earlier group's, which is no VM's affair.
 
-The kernel does not let these counters begin anew with a group (:mod:`vmqos.resctrl.package_events`), so they do here.
+The kernel does not let these counters begin anew with a group (:mod:`vmqos.resctrl.monitoring`), so they do here.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.sample.sampler import Measured
 from vmqos.agent.serve import counters
 from vmqos.agent.serve.counters import Counters
-from vmqos.resctrl.package_events import CYCLES
+from vmqos.resctrl.monitoring import CYCLES
 from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
 
 

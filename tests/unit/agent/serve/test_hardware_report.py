@@ -17,7 +17,7 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import Vanished
-from vmqos.resctrl.package_events import CYCLES
+from vmqos.resctrl.monitoring import CYCLES
 from vmqos.telemetry import Missing, Reading, rates
 
 PERF_CANNOT = "this kernel gives no hardware events"

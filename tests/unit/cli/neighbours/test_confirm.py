@@ -18,7 +18,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
-from vmqos.cli import lease
+from vmqos.cli.common import lease
 from vmqos.cli.neighbours import confirm
 
 WEB, BATCH = examples.WEB, examples.BATCH

@@ -17,7 +17,7 @@ from tests.unit.cli.size.test_size import BASE, REFUSED, SizeAgent
 from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import serving
-from vmqos.cli import lease
+from vmqos.cli.common import lease
 from vmqos.cli.size import leaving, stepping
 from vmqos.cli.size.flavor import spread
 from vmqos.cli.size.stepping import Room

@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
-from vmqos.cli import lease
+from vmqos.cli.common import lease
 from vmqos.cli.size import leaving, stepping, view
 
 WEB, BATCH, PLAIN = examples.WEB, examples.BATCH, examples.PLAIN

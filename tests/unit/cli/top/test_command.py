@@ -26,7 +26,7 @@ def no_resctrl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine whose resctrl is not mounted, whatever the test's machine has."""
     configuration = tmp_path / "vmqos.conf"
     configuration.write_text(f"[resctrl]\npath = {tmp_path}/resctrl\n")
-    monkeypatch.setattr("vmqos.cli.settings.configuration", lambda options: _load(configuration))
+    monkeypatch.setattr("vmqos.cli.common.settings.configuration", lambda options: _load(configuration))
 
 
 def _load(path: Path):

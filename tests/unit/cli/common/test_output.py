@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from vmqos.cli.output import as_rows
+from vmqos.cli.common.output import as_rows
 
 
 def test_objects_become_rows_with_a_column_for_every_key_that_any_of_them_has() -> None:

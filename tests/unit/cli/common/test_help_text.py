@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from tests.unit.cli.conftest import Run
-from vmqos.cli.help_text import ParagraphFormatter
+from vmqos.cli.common.help_text import ParagraphFormatter
 
 
 def test_paragraphs_are_wrapped_each_by_itself_and_examples_not_at_all() -> None:

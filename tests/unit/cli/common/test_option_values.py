@@ -5,7 +5,7 @@ import argparse
 
 import pytest
 
-from vmqos.cli.option_values import seconds, size, whole_number
+from vmqos.cli.common.option_values import seconds, size, whole_number
 
 
 def test_numbers_that_are_allowed_are_taken() -> None:

@@ -14,7 +14,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from vmqos.cli import exceptions
-from vmqos.cli.help_text import Documented
+from vmqos.cli.common.help_text import Documented
 from vmqos.cli.show import freshness
 from vmqos.cli.show import terminal as terminals
 from vmqos.cli.show.freshness import Freshness

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vmqos.cli import settings
+from vmqos.cli.common import settings
 from vmqos.conf.exceptions import ConfigurationError, NotReadable
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.starts import Starts
+from vmqos.agent.observe.starting_vms import Starts
 from vmqos.allocation import Request
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor import processes
@@ -65,7 +65,7 @@ def test_a_vm_whose_threads_have_no_names_yet_is_starting_for_a_moment_more(
 ) -> None:
     starts.note_process(UUID, ALIVE, outside=0)
     assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {UUID: REQUEST}
-    monkeypatch.setattr("vmqos.agent.starts.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
     assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {}
 
 
@@ -81,7 +81,7 @@ def test_a_start_whose_process_has_ended_is_over(starts: Starts) -> None:
 
 
 def test_a_start_without_a_process_is_given_up_in_the_end(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vmqos.agent.starts.FORK_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.FORK_PATIENCE", 0.0)
     assert starts.under_way({}, {}) == ({}, {})
 
 
@@ -103,7 +103,9 @@ def test_a_process_in_a_vms_cgroup_is_not_asked_for_its_command_line(
         raise AssertionError("its command line may be in memory that it never fills")
 
     starts.note_process(UUID, ALIVE, outside=0)
-    monkeypatch.setattr("vmqos.agent.starts.PROGRAM_PATIENCE", 0.0)
-    monkeypatch.setattr("vmqos.agent.starts.qemu_process.says_uuid", hang)
-    monkeypatch.setattr("vmqos.agent.starts.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope")
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.qemu_process.says_uuid", hang)
+    monkeypatch.setattr(
+        "vmqos.agent.observe.starting_vms.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope"
+    )
     assert starts.under_way({}, {})[0] == {UUID: REQUEST}
