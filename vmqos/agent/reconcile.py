@@ -388,27 +388,12 @@ class Reconciler:
         asked = planner_requests.make(now, records.values(), before.topology, waiting := self._backoff.waiting())
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
-        plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, self._granted)
-        lacking = [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]
-        if lacking and _has_tried_ways(before.vms):
-            # Ways that are only tried on a VM are given to one that is promised them.
-            promised = trial.untried(before, requests)
-            without = allocation.plan(now.capabilities, now.layout, promised, before.policy, self._granted)
-            if any(without.allocations[uuid].state is PromiseState.KEPT for uuid in lacking):
-                requests, plan = promised, without
-        plan = self._groups.without_refused(plan)
-        controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
-        if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
-            return {}
-        if self._groups.execute(plan.prepare) is not None:
-            self._settled = False
-            return {}
-        if now != before.resctrl or _changes_others(plan, before.vms, fresh):
-            # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What the
-            # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
-            self._settled = False
-        self._granted = self._remembered(plan, before.vms, waiting)
-        now = now.after(predict(now.layout, plan.prepare))
+        controls = self._classes_of_equals(now, fresh, waiting)
+        if not controls:
+            planned = self._plan_start(now, fresh, requests, waiting)
+            if planned is None:
+                return {}
+            controls, requests, now = planned
         targets = {}
         for uuid, control in controls.items():
             targets[uuid] = self._monitoring.make_early(now, uuid, control)
@@ -421,6 +406,67 @@ class Reconciler:
                 self.snapshot = replace(self.snapshot, resctrl=now, requests=requests)
         self._unseen |= controls.keys()
         return targets
+
+    def _classes_of_equals(
+        self, now: ResctrlState, fresh: Mapping[str, Request], waiting: Set[Hashable]
+    ) -> dict[str, str]:
+        """The classes that VMs join which ask for what a member of the class asks for, by UUID, where all of them do.
+
+        Where nothing is left to be done, a further such member changes no group, and so no other VM's ways. A plan,
+        which looks at each VM of the host, would say the same (tests/unit/allocation/test_planner_properties.py).
+
+        :param fresh: what the planner would be asked for these VMs, by UUID.
+        :returns: nothing where a plan is called for.
+        """
+        before, given = self.snapshot, self._in_force
+        if not self._settled or now != before.resctrl or _has_tried_ways(before.vms) or self._before_trial:
+            return {}
+        classes = dict[str, str]()
+        for uuid, request in fresh.items():
+            equals = (
+                given[one.uuid].group
+                for one in before.requests
+                if one.wants == request.wants and one.caches == request.caches and one.uuid in given
+                if given[one.uuid].state is PromiseState.KEPT and owner_of(given[one.uuid].group) is Owner.CLASS
+            )
+            is_known = uuid in before.vms or uuid in given or uuid in waiting
+            if is_known or (name := next(equals, None)) is None:
+                return {}
+            classes[uuid] = name
+        return classes
+
+    def _plan_start(
+        self, now: ResctrlState, fresh: Mapping[str, Request], requests: tuple[Request, ...], waiting: Set[Hashable]
+    ) -> tuple[dict[str, str], tuple[Request, ...], ResctrlState] | None:
+        """Plan what VMs get that libvirt is starting, and make their control groups ready.
+
+        :param fresh: what the planner is asked for these VMs, by UUID.
+        :param requests: what it is asked for all VMs.
+        :returns: the VMs' control groups by UUID, what the planner was asked for in the end, and resctrl as it is then;
+            ``None`` where a pass does that better.
+        """
+        before, granted = self.snapshot, self._granted
+        plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, granted)
+        lacking = [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]
+        if lacking and _has_tried_ways(before.vms):
+            # Ways that are only tried on a VM are given to one that is promised them.
+            promised = trial.untried(before, requests)
+            without = allocation.plan(now.capabilities, now.layout, promised, before.policy, granted)
+            if any(without.allocations[uuid].state is PromiseState.KEPT for uuid in lacking):
+                requests, plan = promised, without
+        plan = self._groups.without_refused(plan)
+        controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
+        if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
+            return None
+        if self._groups.execute(plan.prepare) is not None:
+            self._settled = False
+            return None
+        if now != before.resctrl or _changes_others(plan, before.vms, fresh):
+            # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What the
+            # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
+            self._settled = False
+        self._granted = self._remembered(plan, before.vms, waiting)
+        return controls, requests, now.after(predict(now.layout, plan.prepare))
 
     def _plan_with_trial(
         self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]

@@ -10,11 +10,13 @@ import time
 import uuid as uuids
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, THREADS, Host
 from tests.unit.eventually import eventually
+from vmqos import allocation
 from vmqos.agent.early_start import FORK, EarlyStart
 from vmqos.agent.observe.starting_vms import StartingVm
 from vmqos.agent.reconcile import Change
@@ -339,6 +341,58 @@ def test_what_is_told_of_a_class_is_so_although_a_start_has_moved_its_ways(host:
     # libvirt may need a minute for the rest of the start: it opens images and devices.
     host.settle()
     assert str(host.told(member).masks[0]) == host.mask(CLASS)
+
+
+@contextlib.contextmanager
+def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Of how many VMs each plan meanwhile is."""
+    made, plan = list[int](), allocation.plan
+
+    def noted(*asked: Any) -> allocation.Plan:
+        made.append(len(asked[2]))
+        return plan(*asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(allocation, "plan", noted)
+        yield made
+
+
+def test_a_vm_that_asks_for_what_a_member_of_a_class_asks_for_needs_no_plan(
+    make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.boot(SHARED)
+    host.settle()
+    host.run()
+    for _ in range(3):
+        start = make_start(SHARED)
+        with plans(monkeypatch) as made:
+            start.announce()
+        assert not made and start.group in host.resctrl.directories(f"{CLASS}/mon_groups")
+        assert host.reconciler.snapshot.resctrl == resctrl_state.read(host.resctrl)
+        start.fork()
+        start.run()
+        with plans(monkeypatch) as made:
+            host.settle()
+        assert made, "a pass plans"
+        assert host.told(start.uuid).state is PromiseState.KEPT
+
+
+@pytest.mark.parametrize("why", ["other ways", "another program", "a member born anew", "work that is left"])
+def test_a_vm_is_planned_for_where_it_may_get_something_else_than_the_members_of_a_class(
+    host: Host, starts: list[Start], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    member = host.boot(SHARED)
+    host.settle()
+    if why != "work that is left":
+        host.run()
+    if why == "another program":
+        host.resctrl.mkdir("foreign")
+    specs = {**SHARED, "hw:cache_ways": "3"} if why == "other ways" else SHARED
+    start = Start(host, specs, uuid=member if why == "a member born anew" else "")
+    starts.append(start)
+    with plans(monkeypatch) as made:
+        start.announce()
+    assert made == [1 if why == "a member born anew" else 2]
 
 
 def test_another_programs_group_is_seen_even_since_the_last_pass(make_start: MakeStart, host: Host) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,18 @@ from tests.unit.allocation import every_place
 from tests.unit.allocation.hosts import EVERYTHING, Host, happens, hosts
 from tests.unit.allocation.kernel import Kernel, Refused
 from tests.unit.allocation.run_plan import follow, settle
-from vmqos.allocation import Allocation, CreateGroup, Layout, PromiseState, Request, Step, WriteMasks, plan, reasons
+from vmqos.allocation import (
+    Allocation,
+    CreateGroup,
+    Layout,
+    Plan,
+    PromiseState,
+    Request,
+    Step,
+    WriteMasks,
+    plan,
+    reasons,
+)
 from vmqos.allocation.cache_ways import runs
 from vmqos.extra_specs import CachePolicy
 from vmqos.group_names import Owner, owner_of, vm_group
@@ -199,3 +211,19 @@ def test_when_all_vms_are_gone_the_host_has_its_ways_back(host: Host, data: st.D
         for cache in kernel.l3.cache_ids:
             cache_ways = every_place.cache_ways_of(kernel, host.policy, cache)
             assert kernel.masks[""][cache].bit_count() >= cache_ways.largest(cache_ways.pool)
+
+
+@given(hosts())
+def test_a_further_member_of_a_class_changes_nothing(host: Host) -> None:
+    """So an agent need not plan for it (vmqos.agent.reconcile)."""
+    settle(host.kernel, host.requests, host.policy)
+    capabilities, layout = host.kernel.capabilities, host.kernel.layout()
+    granted = plan(capabilities, layout, host.requests, host.policy).granted
+    found = plan(capabilities, layout, host.requests, host.policy, granted)
+    for member in host.requests:
+        given_to_it = found.allocations[member.uuid]
+        if given_to_it.state is PromiseState.KEPT and owner_of(given_to_it.group) is Owner.CLASS:
+            further = replace(member, uuid="ffffffff-0000-4000-8000-000000000000", arrival=host.clock + 1)
+            again = plan(capabilities, layout, [*host.requests, further], host.policy, granted)
+            allocations = {**found.allocations, further.uuid: given_to_it}
+            assert again == Plan(found.prepare, allocations, found.retire, found.granted)
