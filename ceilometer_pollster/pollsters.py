@@ -21,6 +21,9 @@ from vmqos.telemetry import Rates, Snapshot, rates
 LOG = log.getLogger(__name__)
 
 
+_PURGE = getattr(prom_exporter, "purge_stale_metrics", None)
+"""What has the exporter forget a metric; ``None`` before Ceilometer 26."""
+
 _METADATA, _RATES = "vmqos-metadata", "vmqos-rates"
 """What all meters of a cycle have in common, in the cycle's cache. Two threads may make the same thing: it is equal."""
 
@@ -110,6 +113,16 @@ class EventPollster(InstancePollster):
 
     meter: EventMeter
 
+    @property
+    def default_discovery(self) -> str:
+        """The instances of this host.
+
+        Ceilometer asks for this in each cycle in which no other discovery has found any, and where there are none, it
+        asks for no samples.
+        """
+        self._purge()
+        return super().default_discovery
+
     def get_samples(self, manager: Any, cache: MutableMapping[str, Any], resources: Sequence[Any]) -> Iterator[Any]:
         """One sample for each instance that is counted."""
         self._purge()
@@ -127,9 +140,10 @@ class EventPollster(InstancePollster):
         """Have the exporter for Prometheus forget the instances that are gone.
 
         It forgets those of the metric that is called as the pollster, and this one is not called as its samples are.
+        That of Ceilometer 24 and 25 forgets nothing.
         """
-        if self.conf.polling.enable_prometheus_exporter:
-            prom_exporter.purge_stale_metrics(self.meter.name)
+        if self.conf.polling.enable_prometheus_exporter and _PURGE is not None:
+            _PURGE(self.meter.name)
 
 
 def _rates(cache: MutableMapping[str, Any], before: Snapshot, now: Snapshot) -> Mapping[str, Rates]:

@@ -33,7 +33,8 @@ OPTIONS = [
         min=0,
         help="""
 Seconds for which Placement's answer about the hosts' ways is used again. It is one request for the hosts that the
-server fits on. With 0 the filter and the weigher ask for every scheduling request.
+server fits on. With 0 the filter and the weigher ask for every scheduling request. So it is with what a cell's database
+tells of servers that are being moved.
 """,
     ),
     cfg.IntOpt(
