@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from array import array
 from dataclasses import replace
 from typing import Any
@@ -86,6 +87,19 @@ def test_the_past_is_told_as_it_is_remembered() -> None:
     past = Columns([1.0], {"u": {"llc_occupancy": [5.0], "total": [math.nan], "core_watts": [2.71828]}})
     told = {"llc_occupancy": [5], "total": [None], "core_watts": [2.718]}
     assert as_told(counters.history(past, 2.0)) == {"interval": 2.0, "times": [1.0], "vms": {"u": told}}
+
+
+def test_the_past_of_many_vms_is_never_there_as_lists() -> None:
+    column = array("f", [3e8 + 1e3 * number for number in range(600)])
+    past = Columns(range(600), {f"{number:036}": {"total": column, "local": column} for number in range(50)})
+    tracemalloc.start()
+    try:
+        told = counters.history(past, 1.0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # In lists each number would take some forty bytes.
+    assert most < 1.5 * len(msgspec.json.encode(told))
 
 
 def test_a_minute_is_told_with_three_numbers_for_each_series() -> None:
