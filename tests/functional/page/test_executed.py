@@ -16,6 +16,7 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
+from tests.unit.agent.serve.test_counters import as_told
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, SERIES, History, executed_of
@@ -216,12 +217,14 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
         minutes.add(now - ago, sample)
 
     def tell_minutes(seconds: float, uuids: list[str]) -> Any:
-        return counters.minutes(minutes.copy(now - seconds, uuids))
+        return as_told(counters.minutes(minutes.copy(now - seconds, uuids)))
 
     # As it was told then: counts that grow old are not shown, and a browser may take seconds.
     monkeypatch.setattr(host, "_hardware_events", lambda: report)
     monkeypatch.setattr(
-        host, "_history", lambda seconds, *wanted: counters.history(history.since(now - seconds, *wanted), 1.0)
+        host,
+        "_history",
+        lambda seconds, *wanted: as_told(counters.history(history.columns(now - seconds, *wanted), 1.0)),
     )
     monkeypatch.setattr(host, "_minutes", tell_minutes)
     host.add("busy", 2, uuid=uuid)

@@ -21,6 +21,7 @@ from tools.lab.simulator import Simulator
 from vmqos.agent.sample import minutes_file
 from vmqos.agent.sample.history import EXECUTED, SERIES
 from vmqos.agent.sample.minutes import MinuteHistory
+from vmqos.agent.sample.piece import Stored
 from vmqos.reason import Code
 from vmqos.telemetry import Missing, hardware_events
 
@@ -338,6 +339,35 @@ def test_a_day_of_minutes_outlives_a_restart_and_what_happened_to_its_file(
     wait_for(lambda: "is not used: its checksum is wrong" in agent.log.read_text(), "the agent saying so")
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
     assert days() == {}
+
+
+def test_hours_that_are_damaged_in_the_file_while_the_agent_runs_are_gaps_and_it_goes_on(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    vm, minute = make_vm(EXCLUSIVE_2), int(time.time()) // 60 * 60
+    agent = make_agent()
+    file = agent.socket.parent / "minutes"
+    history = MinuteHistory(1440)
+    for ago in range(300, -1, -1):
+        history.add(minute - 3600 - 60 * ago, {vm.uuid: (1048576.0, 1e9, None, None)})
+    file.parent.mkdir(exist_ok=True)
+    minutes_file.write(str(file), history.packed())
+    agent.start()
+
+    def held() -> list[float | None]:
+        found = agent.get(f"/v1/telemetry/history?resolution=60&seconds=86400&vm={vm.uuid}")["vms"]
+        values: list[float | None] = found[vm.uuid]["llc_occupancy"]["mean"] if vm.uuid in found else []
+        return values[:300]
+
+    wait_for(lambda: held() == [1048576] * 300, "the minutes of the agent before")
+    first, second, *_ = history.packed().vms[vm.uuid].pieces
+    assert isinstance(second.packed, Stored)
+    with file.open("r+b") as damaged:
+        damaged.seek(second.packed.begin)
+        damaged.write(bytes(second.packed.length))
+    assert held() == [None if first.minutes <= at < first.minutes + second.minutes else 1048576 for at in range(300)]
+    assert f"minutes of VM {vm.uuid} are missing, for their file" in agent.log.read_text()
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
 
 
 def _rate_of(agent: Agent, uuid: str) -> float | None:

@@ -111,7 +111,7 @@ class _Counters(Counters):
             self.minutes.add(time.time() - 60 * (3 - minute), {"u": (4096.0, 2.0, 1.0, None)})
 
     def past(self, seconds: float, *wanted: frozenset[str] | None) -> Any:
-        return self._history.since(time.time() - seconds, *wanted)
+        return self._history.columns(time.time() - seconds, *wanted)
 
 
 @functools.cache

@@ -27,22 +27,6 @@ STATISTICS = ("least", "mean", "greatest")
 Sample = tuple[float | None, ...]
 """One value, or none, for each of a history's series; of the last ones there may be no value at all."""
 
-_DIGITS = dict.fromkeys(("instructions_per_cycle", *PACKAGES), 3)
-"""Digits after the point. The other series are whole numbers, which are shorter in JSON: a fraction of a byte means
-nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What is remembered.
-
-    :ivar times: seconds since 1970, the oldest first.
-    :ivar vms: by UUID, each series with one value, or none, for each time.
-    """
-
-    times: list[float]
-    vms: Mapping[str, Mapping[str, list[float | None]]]
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -106,21 +90,12 @@ class History:
                     values = [math.nan if value is None else value for value in sample]
                     pack(ring, at, *values, *[math.nan] * (width - len(values)))
 
-    def since(self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None) -> Past:
-        """What was read at ``when`` and later, of all VMs or these, in all series or these."""
-        found = self.columns(when, uuids, names)
-        vms = {
-            uuid: {name: _values(column, _DIGITS.get(name)) for name, column in of_vm.items()}
-            for uuid, of_vm in found.vms.items()
-        }
-        return Past(list(found.times), vms)
-
     def columns(
         self, when: float, uuids: Collection[str] | None = None, names: Collection[str] | None = None
     ) -> Columns:
-        """What :meth:`since` tells, as columns of the numbers that were read: not rounded, and NaN where there is none.
+        """What was read at ``when`` and later, of all VMs or these, in all series or these.
 
-        A second of CPU goes by for all of 200 VMs, so only copying is done while the next look has to wait.
+        Only copying is done while the next look has to wait.
         """
         with self._lock:
             width = len(self._series)
@@ -145,10 +120,6 @@ class History:
             return column[: self._count]
         oldest = self._count % self._capacity
         return column[oldest:] + column[:oldest]
-
-
-def _values(column: Sequence[float], digits: int | None) -> list[float | None]:
-    return [None if math.isnan(number) else round(number, digits) for number in column]
 
 
 def executed_of(rates: Sequence[float]) -> Sample:

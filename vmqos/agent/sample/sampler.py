@@ -17,7 +17,7 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from vmqos.agent.sample.hardware_counts import HardwareCounts
-from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, History, Past, Sample, executed_of
+from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, Columns, History, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.sample.swept import swept
@@ -216,9 +216,9 @@ class Telemetry:
         """The last bandwidths of the VMs that wait for their turn to have hardware counters, by UUID."""
         return self._measured
 
-    def past(self, seconds: float, uuids: frozenset[str] | None = None, names: frozenset[str] | None = None) -> Past:
+    def past(self, seconds: float, uuids: frozenset[str] | None = None, names: frozenset[str] | None = None) -> Columns:
         """What the regular sweeps of the last ``seconds`` found, of all VMs or these, in all series or these."""
-        return self._history.since(time.time() - seconds, uuids, names)
+        return self._history.columns(time.time() - seconds, uuids, names)
 
     def _wait_for_a_sweep(self, wanted: bool) -> None:
         """Wait for the end of the sweep under way or, where there is none, of the next one; the caller has the lock.

@@ -7,8 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
+from typing import TypeVar, cast
 
-from vmqos.agent.sample.history import STATISTICS, Past
+import msgspec
+
+from vmqos.agent.sample.history import PACKAGES, STATISTICS, Columns
 from vmqos.agent.sample.minutes import MINUTE, Minutes
 from vmqos.agent.sample.sampler import Measured
 from vmqos.group_names import Owner, owner_of
@@ -26,6 +29,12 @@ from vmqos.telemetry import (
     rate,
 )
 from vmqos.telemetry.model import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL
+
+T = TypeVar("T")
+
+_DIGITS = dict.fromkeys(("instructions_per_cycle", *PACKAGES), 3)
+"""Digits after the point. The other series are whole numbers, which are shorter in JSON: a fraction of a byte means
+nothing."""
 
 
 class Counters:
@@ -106,9 +115,22 @@ def _rows(columns: Sequence[Iterable[float]]) -> Iterator[contract.Counts]:
     return ({LLC_OCCUPANCY: held, MBM_TOTAL: total, MBM_LOCAL: local} for held, total, local in rows)
 
 
-def history(past: Past, interval: float) -> contract.History:
+def history(past: Columns, interval: float) -> contract.History:
     """What is remembered."""
-    return {"interval": interval, "times": past.times, "vms": past.vms}
+    vms = {
+        uuid: _as_json({name: _rounded(column, _DIGITS.get(name)) for name, column in of_vm.items()})
+        for uuid, of_vm in past.vms.items()
+    }
+    return {"interval": interval, "times": list(past.times), "vms": vms}
+
+
+def _rounded(column: Sequence[float], digits: int | None) -> list[float | None]:
+    return [None if math.isnan(number) else round(number, digits) for number in column]
+
+
+def _as_json(told: T) -> T:
+    """What msgspec encodes as this value. The lists of all VMs take some times the memory of their JSON."""
+    return cast(T, msgspec.Raw(msgspec.json.encode(told)))
 
 
 def minutes(past: Minutes) -> contract.HistoryOfMinutes:
@@ -122,7 +144,10 @@ def minutes(past: Minutes) -> contract.HistoryOfMinutes:
         )
         return {"least": least, "mean": mean, "greatest": greatest}
 
-    vms = {uuid: {name: of(track.rows, at) for at, name in enumerate(past.series)} for uuid, track in past.vms.items()}
+    vms = {
+        uuid: _as_json({name: of(track.rows, at) for at, name in enumerate(past.series)})
+        for uuid, track in past.vms.items()
+    }
     return {"resolution": MINUTE, "times": list(past.times), "vms": vms}
 
 

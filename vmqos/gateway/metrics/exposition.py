@@ -30,6 +30,7 @@ from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TO
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
 from vmqos.gateway.metrics.remote import RemoteCounters
 from vmqos.gateway.metrics.rising import Key, RisingCounters
+from vmqos.gateway.metrics.rows import Counter, Gauge, Rows
 from vmqos.local_api import contract
 from vmqos.visible_text import neutralise
 
@@ -280,29 +281,23 @@ def _of_caches(caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
 
 def _infos(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
     labels = ("uuid", *old_names.LABELS, "policy", "group")
-    infos = GaugeMetricFamily("vmqos_vm_info", "1, with what a VM is called and which group it is in.", labels=labels)
+    infos = Gauge("vmqos_vm_info", "1, with what a VM is called and which group it is in.", labels=labels)
     for vm in vms:
         infos.add_metric([vm["uuid"], *old_names.values(vm), vm["policy"] or "", vm["group"]], 1)
     yield infos
 
 
 def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
-    states = GaugeMetricFamily(
+    states = Gauge(
         "vmqos_vm_promise_state", "1 for the state that a VM's promise is in, 0 for others.", labels=("uuid", "state")
     )
-    reasons = GaugeMetricFamily(
-        "vmqos_vm_promise_reason", "1 for the reason why a promise is not kept.", labels=("uuid", "reason")
-    )
-    kept = GaugeMetricFamily("vmqos_vm_promise_kept", "Whether a VM has what it was promised.", labels=("uuid",))
-    changes = CounterMetricFamily(
+    reasons = Gauge("vmqos_vm_promise_reason", "1 for the reason why a promise is not kept.", labels=("uuid", "reason"))
+    kept = Gauge("vmqos_vm_promise_kept", "Whether a VM has what it was promised.", labels=("uuid",))
+    changes = Counter(
         "vmqos_vm_promise_state_changes", "How often the state of a VM's promise changed.", labels=("uuid",)
     )
-    promised = CounterMetricFamily(
-        "vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",)
-    )
-    kept_for = CounterMetricFamily(
-        "vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",)
-    )
+    promised = Counter("vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",))
+    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",))
     for vm in vms:
         uuid = vm["uuid"]
         for state in _STATES:
@@ -319,11 +314,9 @@ def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
 
 
 def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]:
-    tasks = GaugeMetricFamily("vmqos_vm_tasks", "Tasks of a VM at the last look at them.", labels=("uuid",))
-    astray = GaugeMetricFamily(
-        "vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group then.", labels=("uuid",)
-    )
-    outside = CounterMetricFamily(
+    tasks = Gauge("vmqos_vm_tasks", "Tasks of a VM at the last look at them.", labels=("uuid",))
+    astray = Gauge("vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group then.", labels=("uuid",))
+    outside = Counter(
         "vmqos_vm_outside_cpu_seconds",
         "CPU time that a VM's tasks used outside of the group with its ways: until all were there, and since.",
         labels=(*labels.names, "when"),
@@ -338,15 +331,15 @@ def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]
 
 def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache], labels: _VmLabels) -> Iterator[Metric]:
     names = (*labels.names, "cache")
-    ways = GaugeMetricFamily("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=names)
-    size = GaugeMetricFamily("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
-    l2 = GaugeMetricFamily("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=names)
-    ratio = GaugeMetricFamily(
+    ways = Gauge("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=names)
+    size = Gauge("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
+    l2 = Gauge("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=names)
+    ratio = Gauge(
         "vmqos_vm_memory_bandwidth_limit_ratio",
         "Share of the memory bandwidth that a VM's promise limits it to, where the hardware throttles by per cent.",
         labels=names,
     )
-    rate = GaugeMetricFamily(
+    rate = Gauge(
         "vmqos_vm_memory_bandwidth_limit_bytes_per_second",
         "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
         labels=names,
@@ -367,7 +360,7 @@ def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache],
 
 
 def _missing(told: Answers) -> Iterator[Metric]:
-    missing = GaugeMetricFamily(
+    missing = Gauge(
         "vmqos_vm_telemetry_missing", "1 for each event of a VM without a value.", labels=("uuid", "event", "reason")
     )
     for vm in told.vms:
@@ -378,7 +371,7 @@ def _missing(told: Answers) -> Iterator[Metric]:
 
 def _ages(told: Answers) -> Iterator[Metric]:
     """How old what was last measured is: of VMs that wait for their turn to have hardware counters alone."""
-    ages = GaugeMetricFamily(
+    ages = Gauge(
         "vmqos_vm_reading_age_seconds",
         "Seconds since the last bandwidth was measured of a VM that waits for its turn to have hardware counters.",
         labels=("uuid",),
@@ -386,26 +379,24 @@ def _ages(told: Answers) -> Iterator[Metric]:
     for uuid, vm in told.counted.items():
         if "measured" in vm:
             ages.add_metric([uuid], vm["measured"]["age_seconds"])
-    if ages.samples:
+    if ages.rows:
         yield ages
 
 
 def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric]:
     names, counted = labels.names, told.counted
-    occupancy = GaugeMetricFamily(
-        "vmqos_vm_llc_occupancy_bytes", "Bytes of an L3 a VM holds.", labels=(*names, "cache")
-    )
-    traffic = CounterMetricFamily(
+    occupancy = Gauge("vmqos_vm_llc_occupancy_bytes", "Bytes of an L3 a VM holds.", labels=(*names, "cache"))
+    traffic = Counter(
         "vmqos_vm_memory_traffic_bytes",
         "Bytes moved between an L3 cache and any memory for a VM.",
         labels=("uuid", "cache"),
     )
-    parts = CounterMetricFamily(
+    parts = Counter(
         "vmqos_vm_memory_traffic_by_scope_bytes",
         "Bytes moved between an L3 cache and memory for a VM; local: of the same socket, remote: of others.",
         labels=("uuid", "cache", "scope"),
     )
-    energy = CounterMetricFamily(
+    energy = Counter(
         "vmqos_vm_core_energy_joules", "Energy that a VM's tasks used in CPU cores.", labels=(*names, "package")
     )
     for vm in told.vms:
@@ -420,7 +411,7 @@ def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric
         for package, counts in counted[uuid]["packages"].items():
             _add(energy, [*who, package], counts.get("core_energy"))
     yield from (occupancy, traffic, parts)
-    if energy.samples:
+    if energy.rows:
         yield energy
     yield from _of_packages(counted)
     yield from _of_nodes(counted)
@@ -429,26 +420,26 @@ def _of_vms(told: Answers, remote: Remote, labels: _VmLabels) -> Iterator[Metric
 def _of_packages(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
     """What packages count beside energy, where they do: each event is a metric of its own."""
     for event, (name, text) in _OF_PACKAGES.items():
-        family = CounterMetricFamily(name, text, labels=("uuid", "package"))
+        family = Counter(name, text, labels=("uuid", "package"))
         for uuid, vm in counted.items():
             for package, counts in vm["packages"].items():
                 _add(family, [uuid, package], counts.get(event))
-        if family.samples:
+        if family.rows:
             yield family
 
 
 def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
     """The parts of a cache's numbers where sockets are divided: in metrics of their own, beside the sums."""
     labels = ("uuid", "cache", "node")
-    occupancy = GaugeMetricFamily(
+    occupancy = Gauge(
         "vmqos_vm_node_llc_occupancy_bytes", "Bytes of a sub-NUMA node's part of an L3 a VM holds.", labels=labels
     )
-    traffic = CounterMetricFamily(
+    traffic = Counter(
         "vmqos_vm_node_memory_traffic_bytes",
         "Bytes moved between a sub-NUMA node's part of an L3 and any memory for a VM.",
         labels=labels,
     )
-    local = CounterMetricFamily(
+    local = Counter(
         "vmqos_vm_node_local_memory_traffic_bytes",
         "The part of that which the hardware counts as local to the node.",
         labels=labels,
@@ -459,17 +450,17 @@ def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
                 _add(occupancy, [uuid, cache, node], counts[LLC_OCCUPANCY])
                 _add(traffic, [uuid, cache, node], counts[MBM_TOTAL])
                 _add(local, [uuid, cache, node], counts[MBM_LOCAL])
-    yield from (family for family in (occupancy, traffic, local) if family.samples)
+    yield from (family for family in (occupancy, traffic, local) if family.rows)
 
 
 def _of_neighbours(found: contract.Neighbours, vms: Iterable[contract.Vm]) -> Iterator[Metric]:
     """What is judged of the VMs that run. Few VMs are slowed by a neighbour, so a pair is a series of its own."""
-    slower = GaugeMetricFamily(
+    slower = Gauge(
         "vmqos_vm_neighbour_slowdown_ratio",
         "How many times as long a VM's work takes because of a neighbour.",
         labels=("uuid", "culprit", "cause"),
     )
-    use = GaugeMetricFamily("vmqos_vm_cache_use", "1 for what the cache is to a VM.", labels=("uuid", "use"))
+    use = Gauge("vmqos_vm_cache_use", "1 for what the cache is to a VM.", labels=("uuid", "use"))
     running = {vm["uuid"] for vm in vms}
     for pair in found["pairs"]:
         if pair["until"] is None and {pair["victim"], pair["culprit"]} <= running:
@@ -485,17 +476,14 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
     yield GaugeMetricFamily("vmqos_hardware_events_up", "Whether this host counts what VMs execute.", up)
     if not up:
         return
-    counts = {
-        event: CounterMetricFamily(f"vmqos_vm_{event}", text, labels=("uuid", "source"))
-        for event, text in _EXECUTED.items()
-    }
-    running = GaugeMetricFamily(
+    counts = {event: Counter(f"vmqos_vm_{event}", text, labels=("uuid", "source")) for event, text in _EXECUTED.items()}
+    running = Gauge(
         "vmqos_vm_hardware_events_running_ratio",
         "Share of the time that a VM's tasks ran for which they had the processor's counters; below 1, the counts are "
         "estimates.",
         labels=("uuid",),
     )
-    missing = GaugeMetricFamily(
+    missing = Gauge(
         "vmqos_vm_hardware_events_missing", "1 for a VM that perf does not count.", labels=("uuid", "reason")
     )
     for uuid in (vm["uuid"] for vm in vms):
@@ -514,17 +502,17 @@ def _of_hardware_events(hardware: contract.HardwareEvents, vms: Iterable[contrac
 def _of_host(telemetry: contract.Telemetry, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
     taken = telemetry["sweep_seconds"]
     yield GaugeMetricFamily("vmqos_sweep_duration_seconds", "How long it took to read all counters.", taken)
-    occupancy = GaugeMetricFamily(
+    occupancy = Gauge(
         "vmqos_default_group_llc_occupancy_bytes",
         "Bytes of an L3 cache that the default group holds, the VMs in it included.",
         labels=("cache",),
     )
-    traffic = CounterMetricFamily(
+    traffic = Counter(
         "vmqos_default_group_memory_traffic_bytes",
         "Bytes moved between an L3 cache and any memory for the default group, the VMs in it included.",
         labels=("cache",),
     )
-    parts = CounterMetricFamily(
+    parts = Counter(
         "vmqos_default_group_memory_traffic_by_scope_bytes",
         "Bytes moved between an L3 cache and memory for the default group; local: of the same socket, remote: others.",
         labels=("cache", "scope"),
@@ -540,12 +528,12 @@ def _of_host(telemetry: contract.Telemetry, moved: Mapping[str, Traffic]) -> Ite
 def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCounters) -> Iterator[Metric]:
     """The control groups that are no VM's, without the VMs in them: with these they are all that a cache moves."""
     labels = ("group", "owner", "cache")
-    occupancy = GaugeMetricFamily(
+    occupancy = Gauge(
         "vmqos_group_llc_occupancy_bytes",
         "Bytes of an L3 cache that a control group holds, without the VMs that are monitored in it.",
         labels=labels,
     )
-    traffic = CounterMetricFamily(
+    traffic = Counter(
         "vmqos_group_memory_traffic_bytes",
         "Bytes moved between an L3 cache and any memory for a control group, without the VMs that are monitored in it.",
         labels=labels,
@@ -559,12 +547,12 @@ def _of_groups(groups: Mapping[str, contract.GroupTelemetry], rising: RisingCoun
             moved[group["generation"], *who, cache] = counts[MBM_TOTAL]
     for (_, *values), bytes_so_far in rising.update(moved).items():
         traffic.add_metric(values, bytes_so_far)
-    yield from (family for family in (occupancy, traffic) if family.samples)
+    yield from (family for family in (occupancy, traffic) if family.rows)
 
 
 def _of_groups_energy(groups: Mapping[str, contract.GroupTelemetry], energy: RisingCounters) -> Iterator[Metric]:
     """What control groups that are no VM's use, where packages count: with the VMs it is all that the cores use."""
-    family = CounterMetricFamily(
+    family = Counter(
         "vmqos_group_core_energy_joules",
         "Energy that a control group's tasks used in CPU cores, without the VMs that are monitored in it.",
         labels=("group", "owner", "package"),
@@ -576,18 +564,18 @@ def _of_groups_energy(groups: Mapping[str, contract.GroupTelemetry], energy: Ris
             used[group["generation"], shown, group["owner"], package] = counts.get("core_energy")
     for (_, *values), joules in energy.update(used).items():
         family.add_metric(values, joules)
-    if family.samples:
+    if family.rows:
         yield family
 
 
 def _by(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=(label,))
+    family = Gauge(name, text, labels=(label,))
     for labelled, value in values:
         _add(family, [labelled], value)
     return family
 
 
-def _add(family: GaugeMetricFamily | CounterMetricFamily, labels: list[str], value: float | None) -> None:
+def _add(family: Rows, labels: list[str], value: float | None) -> None:
     if value is not None:
         family.add_metric(labels, value)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of a scrape as the library writes it, which has it write each line once and not at every scrape.
 
-From one scrape to the next most samples have other values and the same labels, and to write the labels of thousands of
-samples takes much longer than to write their values. So what the library wrote of a sample is kept up to its value.
+From one scrape to the next samples have the same labels, and many the same value, and to write the labels of thousands
+of samples takes much longer than to write their values. So the line that the library wrote of a sample is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+from vmqos.gateway.metrics.rows import Rows
 
 Encode = Callable[[Collector], bytes]
 """Writes all metrics of a collector, as the library's ``generate_latest`` does."""
@@ -62,27 +64,48 @@ class _Family:
     def __init__(self, metric: Metric, text: str) -> None:
         # Not splitlines(): a label may have other characters that end lines.
         lines = text.split("\n")[:-1]
-        about = len(lines) - len(metric.samples)
+        rows = _rows(metric)
+        about = len(lines) - len(rows)
         self._head = "".join(f"{line}\n" for line in lines[:about])
         self._known = {
-            _key(sample.name, sample.labels): line.rpartition(" ")[0]
-            for sample, line in zip(metric.samples, lines[about:], strict=True)
+            key: _Line(f"{line}\n", line.rindex(" ") + 1, value)
+            for (key, value), line in zip(rows, lines[about:], strict=True)
         }
 
     def text(self, metric: Metric) -> str | None:
         """What is to be written of the metric now; ``None`` where the library has to say that."""
-        known = self._known
+        known, lines = self._known, [self._head]
         try:
-            lines = [
-                f"{known[_key(sample.name, sample.labels)]} {_written(sample.value)}\n" for sample in metric.samples
-            ]
+            for key, value in _rows(metric):
+                line = known[key]
+                if value != line.value:
+                    line.text = f"{line.text[: line.begin]}{_written(value)}\n"
+                    line.value = value
+                lines.append(line.text)
         except (LookupError, TypeError, ValueError, OverflowError):
             return None
-        return "".join((self._head, *lines))
+        return "".join(lines)
 
 
-def _key(name: str, labels: Mapping[str, str]) -> Sequence[str]:
-    return name, *labels, *labels.values()
+class _Line:
+    """What was written of one sample.
+
+    :ivar text: the line.
+    :ivar begin: of the value in it.
+    :ivar value: the value.
+    """
+
+    __slots__ = ("begin", "text", "value")
+
+    def __init__(self, text: str, begin: int, value: float) -> None:
+        self.text, self.begin, self.value = text, begin, value
+
+
+def _rows(metric: Metric) -> Sequence[tuple[Sequence[str], float]]:
+    """What tells each sample from the others, and its value."""
+    if isinstance(metric, Rows):
+        return metric.rows
+    return [((sample.name, *sample.labels, *sample.labels.values()), sample.value) for sample in metric.samples]
 
 
 class _Metrics(Collector):

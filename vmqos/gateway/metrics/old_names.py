@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from vmqos.gateway.metrics.agent_answers import MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.metrics.default_group import Traffic
+from vmqos.gateway.metrics.rows import Counter, Gauge
 from vmqos.local_api import contract
 
 LABELS = ("name", "project", "flavor")
@@ -52,10 +53,8 @@ def _ages(health: contract.Health) -> Iterator[Metric]:
 
 
 def _of_promises(told: Answers) -> Iterator[Metric]:
-    states = GaugeMetricFamily(
-        "vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*_VM, "state", "reason")
-    )
-    missing = GaugeMetricFamily(
+    states = Gauge("vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*_VM, "state", "reason"))
+    missing = Gauge(
         "vmqos_vm_counter_missing", "1 for each counter of a VM that has no value.", labels=(*_VM, "event", "reason")
     )
     for vm in told.vms:
@@ -71,7 +70,7 @@ def _of_counters(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) ->
         return
     taken = told.telemetry["sweep_seconds"]
     yield GaugeMetricFamily("vmqos_sweep_seconds", "How long it took to read all counters.", taken)
-    memory = CounterMetricFamily(
+    memory = Counter(
         "vmqos_vm_memory_bytes",
         "Bytes moved between an L3 cache and memory for a VM; local: of the same socket, remote: of others.",
         labels=(*_VM, "cache", "scope"),
@@ -84,7 +83,7 @@ def _of_counters(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) ->
             for scope, value in (*found, ("remote", remote.get((uuid, cache)))):
                 if value is not None:
                     memory.add_metric([*who, cache, scope], value)
-    default = CounterMetricFamily(
+    default = Counter(
         "vmqos_default_group_memory_bytes",
         "Bytes moved between an L3 cache and memory for the default group, the VMs in it included.",
         labels=("cache", "scope"),

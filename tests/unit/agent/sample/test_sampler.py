@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.agent.serve.test_counters import as_told
 from tests.unit.eventually import eventually
 from tests.unit.telemetry.tree import ONE, Tree, open_files
 from vmqos.agent.sample.hardware_counts import HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.sampler import PATIENCE, Telemetry, of_packages
+from vmqos.agent.serve import counters
 from vmqos.conf import loader
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.mount import Mount
@@ -21,6 +25,11 @@ from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper
 from vmqos.telemetry.exceptions import SweepTakesLong
 
 LONG_AGO = 3600.0
+
+
+def told(telemetry: Telemetry) -> SimpleNamespace:
+    """What is told of the last minute."""
+    return SimpleNamespace(**as_told(counters.history(telemetry.past(60.0), telemetry.interval)))
 
 
 @pytest.fixture
@@ -141,7 +150,7 @@ def test_between_rare_sweeps_who_asks_gets_a_new_one_and_the_regular_ones_stay_w
     regular, _ = telemetry.sampled()
     assert telemetry.newest() is not regular
     assert telemetry.sampled()[0] is regular
-    assert len(telemetry.past(60.0).times) == 1
+    assert len(told(telemetry).times) == 1
     assert len(sweeps) == 2
 
 
@@ -156,7 +165,7 @@ def test_a_sweep_that_hangs_holds_nobody_up_for_long(make: Make, hanging: Hangin
     began = time.monotonic()
     assert [telemetry.newest() for _ in range(20)] == 20 * [last], "only the first one waits"
     assert telemetry.sampled()[0] is last
-    assert telemetry.past(60.0).times == []
+    assert told(telemetry).times == []
     assert time.monotonic() - began < 15
     hanging.may_end.set()
     eventually(lambda: telemetry.newest() is not last)
@@ -213,8 +222,8 @@ def test_regular_looks_tell_bandwidths_and_are_remembered(make: Make, tree: Tree
     telemetry = make(0.02)
     eventually(lambda: ONE in telemetry.sampled()[0].vms)
     tree.set(group, "mbm_total_bytes", 10**9)
-    eventually(lambda: any(telemetry.past(60.0).vms[ONE]["total"]))
-    past = telemetry.past(60.0)
+    eventually(lambda: any(told(telemetry).vms[ONE]["total"]))
+    past = told(telemetry)
     assert past.vms[ONE]["llc_occupancy"][-1] == 8192
     assert past.vms[ONE]["total"][0] is None, "the first reading has none before it"
     assert len(past.times) == len(past.vms[ONE]["total"])
@@ -244,7 +253,7 @@ def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
             eventually(lambda recent=telemetry.recent: ONE in recent.columns()[0].vms)  # type: ignore[misc]
         finally:
             telemetry.stop()
-        assert telemetry.past(60.0).vms[ONE]["cache_misses"][0] == 3_000_000
+        assert told(telemetry).vms[ONE]["cache_misses"][0] == 3_000_000
         assert ("cache_misses" in telemetry.recent.columns()[0].vms[ONE]) is of_the_l3
 
 
@@ -259,10 +268,10 @@ def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without
     try:
         eventually(lambda: {ONE, "ungrouped"} <= telemetry.minutes.copy().vms.keys())
         del executed[ONE]
-        eventually(lambda: telemetry.past(60.0).vms[ONE]["instructions"][-1] is None)
+        eventually(lambda: told(telemetry).vms[ONE]["instructions"][-1] is None)
     finally:
         telemetry.stop()
-    past, minutes = telemetry.past(60.0).vms, telemetry.minutes.copy()
+    past, minutes = told(telemetry).vms, telemetry.minutes.copy()
     assert (past[ONE]["llc_occupancy"][0], past[ONE]["instructions_per_cycle"][0]) == (8192, 1.25)
     assert past[ONE]["cache_misses"][0] == 3_000_000
     assert (past["ungrouped"]["llc_occupancy"][0], past["ungrouped"]["instructions"][0]) == (None, 1_000_000_000)
@@ -283,12 +292,18 @@ def test_what_packages_count_is_remembered_from_the_first_look_on_that_finds_the
     telemetry.start()
     try:
         eventually(lambda: ONE in telemetry.sampled()[0].vms)
-        counting.set_package(group, "core_energy", "1000001.5")
-        eventually(lambda: any(telemetry.past(60.0).vms[ONE]["core_watts"]))
+        joules = itertools.count(1_000_001, 1_000_000)
+
+        def is_told() -> bool:
+            # A look may fall between the beginning of a write and its end, and find nothing.
+            counting.set_package(group, "core_energy", f"{next(joules)}.5")
+            return any(told(telemetry).vms[ONE]["core_watts"])
+
+        eventually(is_told)
         eventually(lambda: {ONE, "ungrouped"} <= telemetry.minutes.copy().vms.keys())
     finally:
         telemetry.stop()
-    past, minutes = telemetry.past(60.0).vms, telemetry.minutes.copy()
+    past, minutes = told(telemetry).vms, telemetry.minutes.copy()
     assert tuple(past[ONE]) == minutes.series == SERIES + EXECUTED + PACKAGES
     assert max(filter(None, past[ONE]["core_watts"])) > 1e6, "a million joules of each of two packages"
     assert set(past[ONE]["uops_per_cycle"]) == {None}, "these packages count no micro-operations"
@@ -338,7 +353,7 @@ def test_without_regular_looks_bandwidths_are_those_since_somebody_asked_before(
     tree.set(group, "mbm_total_bytes", 10**9)
     rate = telemetry.sampled()[1][ONE].total.value
     assert rate is not None and rate > 0
-    assert telemetry.past(60.0).times == []
+    assert told(telemetry).times == []
 
 
 def test_nothing_is_kept_open_without_regular_looks_nor_where_that_is_switched_off(make: Make, tree: Tree) -> None:

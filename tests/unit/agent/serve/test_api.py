@@ -204,7 +204,7 @@ def past(query: str, vms: int = 3) -> tuple[str, dict[str, Any]]:
     ring = History(4, SERIES + EXECUTED)
     ring.add(now, {f"vm{number}": (4096.0, 7.0, None, 2.0, 1.5, 2e9, 3.0) for number in range(vms)})
     history = SimpleNamespace(
-        interval=2.0, past=lambda seconds, *wanted: ring.since(now - seconds, *wanted), minutes=minutes
+        interval=2.0, past=lambda seconds, *wanted: ring.columns(now - seconds, *wanted), minutes=minutes
     )
     told: list[str] = []
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/telemetry/history", "QUERY_STRING": query}

@@ -3,17 +3,26 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from array import array
 from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from tests.unit.telemetry.values import HOST, snapshot, vm
-from vmqos.agent.sample.history import Past
+from vmqos.agent.sample.history import Columns
 from vmqos.agent.sample.minutes import Minutes, Track
 from vmqos.agent.sample.sampler import Measured
 from vmqos.agent.serve import counters
 from vmqos.agent.serve.counters import Counters
 from vmqos.resctrl.monitoring import CYCLES
 from vmqos.telemetry import GroupReading, Missing, Reading, VmReading, rates
+
+
+def as_told(value: Any) -> Any:
+    """What a client reads of it."""
+    return json.loads(msgspec.json.encode(value))
 
 
 def test_a_vm_is_told_by_cache_with_its_bandwidths_and_what_is_missing() -> None:
@@ -75,14 +84,28 @@ def test_each_control_group_that_is_no_vms_is_told_with_its_owner() -> None:
 
 
 def test_the_past_is_told_as_it_is_remembered() -> None:
-    past = Past([1.0], {"u": {"llc_occupancy": [5], "total": [None], "local": [None], "remote": [None]}})
-    assert counters.history(past, 2.0) == {"interval": 2.0, "times": [1.0], "vms": past.vms}
+    past = Columns([1.0], {"u": {"llc_occupancy": [5.0], "total": [math.nan], "core_watts": [2.71828]}})
+    told = {"llc_occupancy": [5], "total": [None], "core_watts": [2.718]}
+    assert as_told(counters.history(past, 2.0)) == {"interval": 2.0, "times": [1.0], "vms": {"u": told}}
+
+
+def test_the_past_of_many_vms_is_never_there_as_lists() -> None:
+    column = array("f", [3e8 + 1e3 * number for number in range(600)])
+    past = Columns(range(600), {f"{number:036}": {"total": column, "local": column} for number in range(50)})
+    tracemalloc.start()
+    try:
+        told = counters.history(past, 1.0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # In lists each number would take some forty bytes.
+    assert most < 1.5 * len(msgspec.json.encode(told))
 
 
 def test_a_minute_is_told_with_three_numbers_for_each_series() -> None:
     rows = array("f", [1, math.nan, 2.5, 0.0625, 4096, 3e9, *[math.nan] * 6])
     past = Minutes(("llc_occupancy", "total"), array("q", [60, 120]), {"u": Track(rows)})
-    told = counters.minutes(past)
+    told = as_told(counters.minutes(past))
     assert told == {
         "resolution": 60,
         "times": [60, 120],
@@ -93,7 +116,6 @@ def test_a_minute_is_told_with_three_numbers_for_each_series() -> None:
             }
         },
     }
-    json.dumps(told, allow_nan=False)
 
 
 def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_is_told_with_its_age() -> None:

@@ -15,7 +15,9 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from vmqos.gateway.metrics import rows
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
+from vmqos.gateway.metrics.rows import Counter, Gauge
 
 FORMATS = {
     "openmetrics": "application/openmetrics-text;version=1.0.0",
@@ -32,13 +34,14 @@ def encode(request: pytest.FixtureRequest) -> Encode:
 class Host(Collector):
     """What a test says of VMs, and of what has no labels."""
 
-    def __init__(self, held: Mapping[str, float], seconds: float = 0.25) -> None:
+    def __init__(self, held: Mapping[str, float], seconds: float = 0.25, has_rows: bool = False) -> None:
         self._held = held
         self._seconds = seconds
+        self._gauge, self._counter = (Gauge, Counter) if has_rows else (GaugeMetricFamily, CounterMetricFamily)
 
     def collect(self) -> Iterable[Metric]:
-        held = GaugeMetricFamily("held_bytes", "Bytes.", labels=("name", "cache"))
-        moved = CounterMetricFamily("moved_bytes", "Bytes.", labels=("name",))
+        held = self._gauge("held_bytes", "Bytes.", labels=("name", "cache"))
+        moved = self._counter("moved_bytes", "Bytes.", labels=("name",))
         for name, value in self._held.items():
             held.add_metric([name, "0"], value)
             moved.add_metric([name], 2 * value)
@@ -75,14 +78,29 @@ SCRAPES: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
 }
 
 
+@pytest.mark.parametrize("has_rows", [True, False])
 @pytest.mark.parametrize("scrapes", SCRAPES.values(), ids=SCRAPES)
 def test_each_scrape_is_what_the_library_writes(
-    encode: Encode, scrapes: tuple[Mapping[str, float], Mapping[str, float]]
+    encode: Encode, scrapes: tuple[Mapping[str, float], Mapping[str, float]], has_rows: bool
 ) -> None:
     known = KnownLines(encode)
     before, after = scrapes
-    for host in (Host(before), Host(after, seconds=2.0), Host(before)):
-        assert known.text(host) == encode(host)
+    for held, seconds in ((before, 0.25), (after, 2.0), (before, 0.25)):
+        assert known.text(Host(held, seconds, has_rows)) == encode(Host(held, seconds))
+
+
+def test_rows_are_the_librarys_metrics_to_the_library(encode: Encode) -> None:
+    held = {"a": 1, "b": 2.5}
+    assert encode(Host(held, has_rows=True)) == encode(Host(held))
+
+
+def test_of_rows_with_known_labels_no_sample_is_made(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KnownLines(encode)
+    known.text(Host({"a": 1, "b": 2}, has_rows=True))
+    monkeypatch.setattr(rows, "Sample", None)
+    assert known.text(Host({"a": 1, "b": 4}, has_rows=True)) == encode(Host({"a": 1, "b": 4}))
+    with pytest.raises(TypeError):
+        known.text(Host({"a": 1, "c": 4}, has_rows=True))
 
 
 def test_what_has_the_same_labels_is_not_written_by_the_library_again(encode: Encode) -> None:
