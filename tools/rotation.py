@@ -94,7 +94,7 @@ IN_TURNS = (
     _guests("milan-shared-6.12", 5.0),
     _guests("genoa-6.12", 2.5),
     _guests("genoa-newest", 3.0),
-    Rung("openstack", "cloud", ("tests/openstack/cloud",), 7.0),
+    Rung("openstack", "cloud", ("tests/openstack/cloud",), 11.0),
     Rung("openstack", "placement", ("tests/openstack/placement",), 7.0),
     Rung("openstack", "telemetry", ("tests/openstack/telemetry",), 1.5),
     Rung("openstack", "notifications", ("tests/openstack/notifications",), 1.5),

@@ -65,8 +65,8 @@ class Cloud:
         with _at_once(workspace) as submit:
             nova = submit(self._timed("Nova's tables", self._make_nova))
             keystone = submit(self._timed("Keystone", lambda: Keystone(workspace)))
-            neutron = submit(self._timed("Neutron's tables", lambda: Neutron(workspace, self._url("neutron"))))
-            glance = submit(self._timed("Glance's tables", lambda: Glance(workspace, self._url("glance"))))
+            neutron = submit(self._timed("Neutron's tables", lambda: Neutron(workspace, self.make_database("neutron"))))
+            glance = submit(self._timed("Glance's tables", lambda: Glance(workspace, self.make_database("glance"))))
             host = submit(self._timed("resctrl and libvirtd", node.start))
             self.keystone = keystone.result()
             placement = submit(self._timed("Placement", self._make_placement))
@@ -98,6 +98,10 @@ class Cloud:
             self.api.compute.delete_service(service)
         self.nodes.remove(node)
         node.stop()
+
+    def make_database(self, name: str) -> str:
+        """Make a database; the result is its URL for SQLAlchemy."""
+        return self._database.create(name)
 
     def cache(self, hostname: str) -> dict[str, Any] | None:
         """A compute node's provider of cache, as Placement has it."""
@@ -176,14 +180,11 @@ class Cloud:
         # Nova lists all servers of a host for its administrator only.
         return {"placement": self.keystone.credentials("vmqos"), "nova": self.keystone.credentials()}
 
-    def _url(self, name: str) -> str:
-        return self._database.create(name)
-
     def _make_nova(self) -> NovaServices:
-        return NovaServices(self.workspace, self._url, self.bus.address)
+        return NovaServices(self.workspace, self.make_database, self.bus.address)
 
     def _make_placement(self) -> Placement:
-        return Placement(self.workspace, self.keystone, self._url("placement"), threads=4)
+        return Placement(self.workspace, self.keystone, self.make_database("placement"), threads=4)
 
     def _connect(self) -> Any:
         access = {name.removeprefix("OS_").lower(): value for name, value in self._environment.items()}

@@ -29,6 +29,7 @@ class Node:
     :param machine: the simulator's profile and mount options.
     :param compute: nova-compute's section of that name.
     :param options: further options of the agent.
+    :param simulator: the module that plays the machine.
     :ivar agent: not there before :meth:`start_agent`.
     """
 
@@ -42,12 +43,13 @@ class Node:
         machine: tuple[str, str] = ("cascade-lake", ""),
         compute: Mapping[str, str] | None = None,
         options: Options | None = None,
+        simulator: str = "vmqos.simulator",
     ) -> None:
         self.name = name
         self.workspace = workspace
         self.compute = dict(compute or {})
         self.options = dict(options or {})
-        self.simulator = Simulator(workspace, *machine)
+        self.simulator = Simulator(workspace, *machine, module=simulator)
         self.libvirt = PrivateLibvirt(workspace, hostname)
 
     def start(self) -> None:

@@ -56,7 +56,10 @@ class NovaServices:
                 "use_stderr": True,
                 # Read by the API, which leaves the server's own host out unless told otherwise.
                 "allow_resize_to_same_host": True,
-            }
+            },
+            # By these Watcher hears of servers and hosts.
+            "oslo_messaging_notifications": {"driver": "messagingv2"},
+            "notifications": {"notification_format": "versioned"},
         }
         self._databases: Settings = {
             "api_database": {"connection": database("nova_api")},
