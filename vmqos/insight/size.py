@@ -137,9 +137,9 @@ def size(points: Sequence[Point]) -> Size:
     _check(tried, ("missed", "cycles", "work") if is_counted else ("traffic",))
     first = tried[0].traffic
     values = [one.missed if is_counted else one.traffic / first if first else 0.0 for one in tried]
-    curve = dict(zip((one.ways for one in tried), _never_rising(values), strict=True))
+    curve = dict(zip((one.ways for one in tried), never_rising(values), strict=True))
     work = middle(one.work for one in tried)
-    cycles = _never_rising([one.cycles for one in tried]) if is_counted else []
+    cycles = never_rising([one.cycles for one in tried]) if is_counted else []
     return Size(
         curve,
         {one.ways: took / cycles[-1] for one, took in zip(tried, cycles, strict=True)} if cycles and cycles[-1] else {},
@@ -191,7 +191,7 @@ def _error(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
-def _never_rising(values: Sequence[float]) -> list[float]:
+def never_rising(values: Sequence[float]) -> list[float]:
     """The nearest values that never rise (pool adjacent violators)."""
     pools: list[tuple[float, int]] = []
     for value in values:

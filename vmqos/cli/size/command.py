@@ -14,7 +14,7 @@ from vmqos.cli.common.option_values import whole_number
 from vmqos.cli.common.output import Details, confirm_first, is_for_machines, terminal_of
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import terminal, vm_view
-from vmqos.cli.size import flavor, flavor_view, stepping, view
+from vmqos.cli.size import flavor, flavor_view, past, stepping, view
 from vmqos.cli.size.stepping import Room, Sized
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
@@ -55,6 +55,12 @@ class Size(Details):
     can't be sized is listed with the reason, and the others go on. A VM that did other work meanwhile counts only where
     there is no other. Ctrl-C prints what was found until then.
 
+    With --passive, nothing is tried. The command says what the VM's last minutes tell: what it missed while other VMs
+    pressed on it and it held less, and while it held more. That is so of few VMs, and only of those without ways of
+    their own: the VM has to have filled nearly all that it may fill, and to have missed even then, such as one that
+    streams, or whose data are much larger than the cache. Of any other the command says why its past tells nothing, and
+    the exit status is 1.
+
     The command asks first, unless --yes is given, and is for root.
 
     The exit status is 0 if the misses were counted, 4 if the VM did other work meanwhile, 5 if the number is a guess, 1
@@ -70,6 +76,7 @@ class Size(Details):
         vmqos size web-1 --yes -f value -c ways
         vmqos size --flavor c2.cache2 --vms 6
         vmqos size --flavor m1.small --from 2
+        vmqos size batch-1 --passive
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -109,6 +116,11 @@ class Size(Details):
             type=whole_number(1),
             help="try no more than so many ways in all; as many as there are free ones for, unless given",
         )
+        parser.add_argument(
+            "--passive",
+            action="store_true",
+            help="try nothing: say what the VM's last minutes tell, if they tell anything",
+        )
         parser.add_argument("--yes", action="store_true", help="do not ask")
         return parser
 
@@ -119,6 +131,9 @@ class Size(Details):
         problem = "--vms belongs to --flavor" if parsed_args.vms and not parsed_args.flavor else ""
         if parsed_args.vm and parsed_args.flavor:
             problem = "a VM is sized, or those of a --flavor"
+        if parsed_args.passive:
+            tried = ("flavor", "first", "most", "part")
+            problem = problem or ("--passive is for one VM, and tries no ways" if _any(parsed_args, tried) else "")
         if problem:
             raise exceptions.NotTogether(problem=problem, command="size")
         return super().run(parsed_args)
@@ -126,6 +141,9 @@ class Size(Details):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Try it out."""
         agent = settings.agent(self.app.options)
+        if parsed_args.passive:
+            found = self._tell_past(agent, parsed_args)
+            return tuple(found), tuple(found.values())
         interval = ask.verdicts(agent)["interval"]
         size = self._size_flavor if parsed_args.flavor else self._size_vm
         found = size(agent, interval, parsed_args)
@@ -138,6 +156,12 @@ class Size(Details):
         screen = terminal_of(self)
         terminal.show(self._draw(screen), self.app.stdout, screen)
         return 0
+
+    def _tell_past(self, agent: AgentClient, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        told = past.find(agent, vm_view.find(agent.vms(), parsed_args.vm))
+        self._draw = functools.partial(past.draw, told)
+        found = past.fields(told)
+        return found if is_for_machines(parsed_args) else past.flat(found)
 
     def _size_vm(self, agent: AgentClient, interval: float, parsed_args: argparse.Namespace) -> dict[str, Any]:
         room = self._room(agent, interval, parsed_args, vm_view.find(agent.vms(), parsed_args.vm))
@@ -176,3 +200,8 @@ class Size(Details):
     def _size(self, agent: AgentClient, interval: float, room: Room) -> Sized:
         with view.Progress(self.app.stderr, room) as progress:
             return stepping.run(agent, room, interval, progress.report)
+
+
+def _any(parsed_args: argparse.Namespace, names: Iterable[str]) -> bool:
+    """Whether any of these was given."""
+    return any(getattr(parsed_args, name) for name in names)

@@ -206,23 +206,32 @@ def _held(sized: Sized) -> str:
 def _curve(sized: Sized, screen: Terminal) -> list[Text]:
     """A bar for each number of ways: what it misses, or moves."""
     found = sized.found
-    titles = ("Ways", "Misses" if found.is_counted else "Traffic")
-    most = max(found.curve.values())
-    rows = [(str(one.ways), found.curve[one.ways], _value(sized, one)) for one in sized.points]
-    longest = max(len(value) for _, _, value in rows)
-    room = max(min(screen.width, _WIDEST) - len(titles[0]) - longest - 8, _LEAST_BAR)
+    rows = [(one.ways, found.curve[one.ways], _value(sized, one)) for one in sized.points]
+    return bars("Misses" if found.is_counted else "Traffic", rows, found.knee, screen)
+
+
+def bars(title: str, rows: Sequence[tuple[int, float, str]], knee: int, screen: Terminal) -> list[Text]:
+    """A bar for each number of ways.
+
+    :param title: what the bars are of.
+    :param rows: ways, how long the bar is beside the others, and what is told of it.
+    :param knee: the number of ways that is marked.
+    """
+    first = "Ways"
+    most = max(value for _, value, _ in rows)
+    longest = max(len(told) for _, _, told in rows)
+    room = max(min(screen.width, _WIDEST) - len(first) - longest - 8, _LEAST_BAR)
     block, here = screen.glyph("█", "#"), screen.glyph("◀", "<")
-    lines = [Text(f"{titles[0]}  {titles[1]}", style="dim")]
+    lines = [Text(f"{first}  {title}", style="dim")]
     for ways, value, told in rows:
-        is_knee = int(ways) == found.knee
         bar = block * (max(1, round(value / most * room)) if value else 0)
         lines.append(
             Text.assemble(
-                (f"{ways:>{len(titles[0])}}", "bold" if is_knee else ""),
+                (f"{ways:>{len(first)}}", "bold" if ways == knee else ""),
                 "  ",
-                (f"{bar:<{room}}", "green" if int(ways) >= found.knee else "yellow"),
+                (f"{bar:<{room}}", "green" if ways >= knee else "yellow"),
                 f"  {told:<{longest}}",
-                (f" {here}" if is_knee else "", "bold"),
+                (f" {here}" if ways == knee else "", "bold"),
             )
         )
     return lines
