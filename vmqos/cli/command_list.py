@@ -68,8 +68,8 @@ def listing(lines: Mapping[str, str], width: int) -> str:
 def meant(words: Sequence[str], commands: Iterable[str]) -> list[str]:
     """The commands that words which are none may have meant; none where nothing is like them.
 
-    They are those that begin with the first word, else those that have it for a word, such as ``list``, else those whose
-    first word is spelt nearly so.
+    They are those that begin with the first word, else those that have it for a word, such as ``list``, else those
+    whose first word is spelt nearly so.
     """
     known, word = sorted(commands), words[0]
     begin = [name for name in known if name.startswith(word)]
