@@ -53,6 +53,9 @@ class VisibleFormatter(logging.Formatter):
         visible = copy.copy(record)
         visible.msg, visible.args = "\n    ".join(map(neutralise, lines)), ()
         visible.exc_info = visible.exc_text = visible.stack_info = None
+        # Behind a warning or an error oslo.log repeats the exception that is being handled, which our texts say already
+        # (_get_error_summary in oslo_log/formatters.py). The name of the level is another field.
+        visible.levelno = min(record.levelno, logging.INFO)
         return self._inner.format(visible)
 
 
