@@ -29,7 +29,7 @@ from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
-from vmqos.group_names import DEFAULT_GROUP, vm_group, vm_of
+from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
 from vmqos.host import resctrl_state
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import Process
