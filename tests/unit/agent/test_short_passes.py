@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.host import OWN, SHARED, Host
-from vmqos.agent import courtesy
 from vmqos.agent.act import monitoring_groups, outside_time
 from vmqos.agent.courtesy import LockShare
 from vmqos.allocation import PromiseState
@@ -27,7 +26,6 @@ KEPT, DEGRADED = PromiseState.KEPT, PromiseState.DEGRADED
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass has no time: it does what each pass does at least."""
-    monkeypatch.setattr(courtesy, "SHARE", 1e-9)
     monkeypatch.setattr(LockShare, "is_over", lambda self, part=1.0, at_least=0.0: True)
     monkeypatch.setattr("vmqos.agent.act.task_placer.TURN", 0.0)
 

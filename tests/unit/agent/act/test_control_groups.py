@@ -116,6 +116,13 @@ def test_a_mode_that_the_kernel_refuses_is_not_asked_for_again_until_everything_
     assert groups.without_refused(plan) == plan
 
 
+def test_a_mode_that_the_kernel_refused_is_remembered_also_where_a_later_step_fails(groups: ControlGroups) -> None:
+    guard, group = SetExclusive(vm_group(A), True), CreateGroup(vm_group(A))
+    failure = groups.execute([group, guard, RemoveGroup(vm_group(B))])
+    assert failure is not None and failure.step == RemoveGroup(vm_group(B))
+    assert groups.without_refused(Plan((group, guard))).prepare == (group,)
+
+
 def test_nothing_is_removed_where_the_plan_turned_out_differently(
     groups: ControlGroups, resctrl: SimulatedResctrl
 ) -> None:
