@@ -60,7 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _once(conf)
             with closing(LogQueue()) as lines:
                 lines.attach(logging.getLogger())
-                return _serve(conf, lambda: _configuration(arguments, lines))
+                status = _serve(conf, lambda: _configuration(arguments, lines))
+            if lines.is_stuck:
+                # The interpreter would wait for the line that is being written, until systemd kills it.
+                os._exit(status)
+            return status
     except (ConfigurationError, SocketUnusable, HostError) as error:
         print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
         return 1

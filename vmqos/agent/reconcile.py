@@ -429,8 +429,8 @@ class Reconciler:
                 if one.wants == request.wants and one.caches == request.caches and one.uuid in given
                 if given[one.uuid].state is PromiseState.KEPT and owner_of(given[one.uuid].group) is Owner.CLASS
             )
-            is_known = uuid in before.vms or uuid in given or uuid in waiting
-            if is_known or (name := next(equals, None)) is None:
+            is_known = uuid in before.vms or any(one.uuid == uuid for one in before.requests)
+            if is_known or uuid in waiting or (name := next(equals, None)) is None:
                 return {}
             classes[uuid] = name
         return classes

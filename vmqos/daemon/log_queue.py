@@ -54,6 +54,11 @@ class LogQueue:
         for handler in writers:
             logger.removeHandler(handler)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a line was still being written, or waited, when :meth:`close` had no more patience."""
+        return self._thread.is_alive()
+
     def close(self, patience: float = PATIENCE) -> None:
         """Write what waits, and have the logger write by itself again, unless that takes longer than this.
 
@@ -61,7 +66,7 @@ class LogQueue:
         """
         self._lines.put(None)
         self._thread.join(patience)
-        if self._logger is not None and not self._thread.is_alive():
+        if self._logger is not None and not self.is_stuck:
             for handler in self._writers:
                 self._logger.addHandler(handler)
             self._logger.removeHandler(self._entrance)

@@ -88,3 +88,8 @@ def test_promises_are_kept_while_nothing_takes_the_log_and_the_lines_come_later(
     reader.join()
     text = said[0].decode()
     assert f"create the control group vmqos.{first.uuid}" in text and "stopped; every VM keeps its group" in text
+
+
+def test_an_agent_ends_although_nothing_takes_its_log(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
+    wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
+    assert agent.stop() == 0

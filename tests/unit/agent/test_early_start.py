@@ -377,7 +377,7 @@ def test_a_vm_that_asks_for_what_a_member_of_a_class_asks_for_needs_no_plan(
         assert host.told(start.uuid).state is PromiseState.KEPT
 
 
-@pytest.mark.parametrize("why", ["other ways", "another program", "a member born anew", "work that is left"])
+@pytest.mark.parametrize("why", ["other ways", "another program", "a member", "an earlier start", "work that is left"])
 def test_a_vm_is_planned_for_where_it_may_get_something_else_than_the_members_of_a_class(
     host: Host, starts: list[Start], monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -388,11 +388,16 @@ def test_a_vm_is_planned_for_where_it_may_get_something_else_than_the_members_of
     if why == "another program":
         host.resctrl.mkdir("foreign")
     specs = {**SHARED, "hw:cache_ways": "3"} if why == "other ways" else SHARED
-    start = Start(host, specs, uuid=member if why == "a member born anew" else "")
+    start = Start(host, specs, uuid=member if why == "a member" else "")
     starts.append(start)
+    if why == "an earlier start":
+        earlier = Start(host, OWN, uuid=start.uuid)
+        starts.append(earlier)
+        earlier.announce()
+        host.reconciler._settled = True
     with plans(monkeypatch) as made:
         start.announce()
-    assert made == [1 if why == "a member born anew" else 2]
+    assert made == [1 if why == "a member" else 2]
 
 
 def test_another_programs_group_is_seen_even_since_the_last_pass(make_start: MakeStart, host: Host) -> None:
