@@ -13,7 +13,7 @@ from vmqos.daemon.worker import Worker
 LOG = logging.getLogger(__name__)
 
 INTERVAL = 300.0
-"""Seconds between two writes: what an agent that is killed forgets at most. 200 VMs take 12 MB at most; 8 MB more
+"""Seconds between two writes: what an agent that is killed forgets at most. 200 VMs take 12 MB at most; 10 MB more
 where hardware events are counted, and 8 MB more where packages count."""
 
 
