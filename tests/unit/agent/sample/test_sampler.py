@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -284,8 +285,14 @@ def test_what_packages_count_is_remembered_from_the_first_look_on_that_finds_the
     telemetry.start()
     try:
         eventually(lambda: ONE in telemetry.sampled()[0].vms)
-        counting.set_package(group, "core_energy", "1000001.5")
-        eventually(lambda: any(telemetry.past(60.0).vms[ONE]["core_watts"]))
+
+        def is_remembered() -> bool:
+            # A look at a file that is just being written finds nothing, and the next one has nothing to compare with.
+            counting.set_package(group, "core_energy", f"{1_000_000 * next(millions)}.5")
+            return any(telemetry.past(60.0).vms[ONE]["core_watts"])
+
+        millions = itertools.count(1)
+        eventually(is_remembered)
         eventually(lambda: {ONE, "ungrouped"} <= telemetry.minutes.copy().vms.keys())
     finally:
         telemetry.stop()
