@@ -44,6 +44,7 @@ def _rows(chance: random.Random) -> array[float]:
     rows = array("f")
     levels = {name: 10 ** chance.uniform(7, 9.5) for name in SERIES + EXECUTED}
     levels["instructions_per_cycle"] = chance.uniform(0.4, 2.5)
+    levels["counters_share"] = chance.uniform(0.2, 0.8)
     for _ in range(DAY):
         least, mean, greatest = [], [], []
         for name in SERIES + EXECUTED:

@@ -305,10 +305,10 @@ def played(purged: Container) -> tuple[Container, list[str]]:
     """The machine after the Ansible role has been applied twice, and what Ansible said at the end of each."""
     shutil.copytree(CHECKOUT / "packaging/ansible", purged.root.path / "ansible")
     (purged.root.path / "ansible/hosts").write_text("[compute]\nlocalhost ansible_connection=local\n")
-    variables = "{vmqos_packages_from: /now, vmqos_conf: {agent: {audit_interval: 9}}}"
+    variables = "{vmqos_packages_from: /now, vmqos_conf: {agent: {audit_interval: 9}, placement: {password: hush}}}"
     purged.shell("apt-get install --yes ansible-core")
     return purged, [
-        purged.shell(f"cd /ansible && ansible-playbook -i hosts -e '{variables}' compute.yml") for _ in range(2)
+        purged.shell(f"cd /ansible && ansible-playbook --diff -i hosts -e '{variables}' compute.yml") for _ in range(2)
     ]
 
 
@@ -318,6 +318,7 @@ def test_the_role_installs_and_a_second_run_changes_nothing(played: tuple[Contai
     assert re.search(r"changed=0 .* failed=0", second), second
     assert machine.shell(f"systemctl is-active {AGENT} {GATEWAY}").split() == ["active", "active"]
     assert "audit_interval = 9" in machine.shell(f"cat {CONF}")
+    assert "password = hush" in machine.shell(f"cat {CONF}") and "hush" not in first + second
     assert machine.shell(f"stat --format='%a %U:%G' {CONF}").strip() == "640 root:root"
 
 

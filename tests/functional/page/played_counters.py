@@ -98,6 +98,7 @@ class PlayedCounters:
             "instructions_per_cycle": [one["instructions"] / one["cycles"] for one in executed],
             "instructions": [one["instructions"] for one in executed],
             "cache_misses": [one["cache_misses"] for one in executed],
+            "counters_share": [self.counter_share] * len(times),
         }
 
     def _history(self, seconds: int, uuids: Collection[str] | None, wanted: Collection[str]) -> Any:
@@ -141,10 +142,11 @@ class PlayedCounters:
             begins = [float(begin) for begin in times]
             further = {**self._executed_series(vm, begins), **self._series_of_packages(vm, begins)}
             for name, values in further.items():
+                spread = 0.0 if name == "counters_share" else 0.1
                 vms[vm["uuid"]][name] = {
-                    "least": [None if value is None else 0.9 * value for value in values],
+                    "least": [None if value is None else (1 - spread) * value for value in values],
                     "mean": list(values),
-                    "greatest": [None if value is None else 1.1 * value for value in values],
+                    "greatest": [None if value is None else (1 + spread) * value for value in values],
                 }
         return {"resolution": 60, "times": times, "vms": vms}
 

@@ -122,12 +122,20 @@ def test_a_vm_that_is_no_more_counted_keeps_its_past_and_has_a_reason(
     assert browser.texts(".told")[2].endswith("no value")
 
 
-def test_figures_that_are_estimates_are_told_as_such(counted: PlayedHost, open_page: OpenPage) -> None:
+def test_figures_that_are_estimates_are_told_as_such_now_and_in_the_charts(
+    counted: PlayedHost, open_page: OpenPage, wait_for: WaitFor
+) -> None:
     counted.counter_share = 0.625
     browser = open_page()
     unfold(browser, "database")
     expected = "estimates: the VM had the processor's counters for 62 % of its time"
     assert details(browser)["Hardware counts"] == expected
+    for told, caption in list(zip(browser.texts(".told"), browser.texts(".charts figcaption"), strict=True))[2:]:
+        assert told.endswith(", an estimate from 62 % of its time") and caption.endswith("estimates in part")
+    show_the_day(browser, wait_for, charts=5)
+    assert [text.endswith(", an estimate from 62 % of its time") for text in browser.texts(".told")] == [False] * 2 + [
+        True
+    ] * 3
 
 
 def test_a_large_screen_has_them_in_the_list_which_sorts_by_them(
@@ -202,7 +210,7 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
         report.clear()
         report.update(hardware_report.report(hardware))
         rates = list(report["vms"].get(uuid, {"rates": {"": None}})["rates"].values())
-        executed[:] = [None] if None in rates else executed_of(rates)
+        executed[:] = [None] if None in rates else executed_of(rates, 1.0)
         return 0.9 < (executed[0] or 0) < 1.1
 
     # The process may have run for no time yet when it is first looked at.

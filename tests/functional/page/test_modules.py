@@ -205,7 +205,7 @@ CASES: list[tuple[str, str, Any]] = [
         "[[4, 2, 1], [0, 0, 0]].map(([cycles, instructions, cache_misses]) => it.executedOf({unavailable: '',"
         " interval: 2, vms: {a: {reason: '', share: 1, rates: {cycles, instructions, cache_misses}}}}, 'a').values)"
         ".map((values) => Object.values(values))",
-        [[0.5, 2, 1], [None, 0, 0]],
+        [[0.5, 2, 1, 1], [None, 0, 0, 1]],
     ),
     (
         "packages.js",

@@ -86,6 +86,17 @@ class VmCounts(NamedTuple):
     share: float | None = None
 
 
+class Executing(NamedTuple):
+    """What one VM's tasks do now.
+
+    :ivar rates: a second, by :data:`vmqos.telemetry.hardware_events.NAMES`.
+    :ivar share: as in :class:`VmCounts`.
+    """
+
+    rates: tuple[float, ...]
+    share: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Uncounted:
     """Why a VM is not counted: a word for metrics and programs, and a text for people."""
@@ -208,8 +219,8 @@ class HardwareCounts:
                 self._worker.condition.wait_for(lambda: self._ended != ended or self._worker.ends, PATIENCE)
             return self._newest
 
-    def rates(self) -> Mapping[str, Sequence[float]]:
-        """What the VMs' tasks do a second, by UUID and :data:`vmqos.telemetry.hardware_events.NAMES`.
+    def executing(self) -> Mapping[str, Executing]:
+        """What the VMs' tasks do now, by UUID.
 
         It waits for no look. VMs that are not counted are left out, and all are if the look is older than three
         intervals: then it says nothing of now.
@@ -218,8 +229,8 @@ class HardwareCounts:
             look = self._newest
         if look.monotonic is None or time.monotonic() - look.monotonic > 3 * self.interval:
             return {}
-        counted = {uuid: vm.rates for uuid, vm in look.vms.items() if isinstance(vm, VmCounts)}
-        return {uuid: rates for uuid, rates in counted.items() if rates is not None}
+        counted = ((uuid, vm) for uuid, vm in look.vms.items() if isinstance(vm, VmCounts))
+        return {uuid: Executing(vm.rates, vm.share) for uuid, vm in counted if vm.rates is not None}
 
     def _run(self) -> None:
         due = time.monotonic() if self.interval > 0 else math.inf

@@ -14,8 +14,9 @@ from itertools import compress
 SERIES = ("llc_occupancy", "total", "local", "remote")
 """Bytes, and bytes a second: what resctrl counts."""
 
-EXECUTED = ("instructions_per_cycle", "instructions", "cache_misses")
-"""What a VM's tasks execute, where the agent may count it: the last two are a second."""
+EXECUTED = ("instructions_per_cycle", "instructions", "cache_misses", "counters_share")
+"""What a VM's tasks execute, where the agent may count it: instructions and misses are a second. The last one is the
+share of their time for which they had the processor's counters: below 1, the others are estimates."""
 
 PACKAGES = ("core_watts", "uops_per_cycle", "llc_hit_stalls", "llc_miss_stalls")
 """What the processor's packages count of a VM, where they do: the power of the cores, and shares of the cycles. A VM
@@ -122,10 +123,11 @@ class History:
         return column[oldest:] + column[:oldest]
 
 
-def executed_of(rates: Sequence[float]) -> Sample:
+def executed_of(rates: Sequence[float], share: float | None) -> Sample:
     """A value, or none, for each of :data:`EXECUTED`.
 
     :param rates: what a VM's tasks do a second, by :data:`vmqos.telemetry.hardware_events.NAMES`.
+    :param share: of the time for which they ran, the share in which they were counted, 0 to 1; ``None``: they did not.
     """
     cycles, instructions, _, misses = rates
-    return instructions / cycles if cycles else None, instructions, misses
+    return instructions / cycles if cycles else None, instructions, misses, share

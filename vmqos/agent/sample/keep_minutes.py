@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 INTERVAL = 300.0
 """Seconds between two writes: what an agent that is killed forgets at most, and what stays in memory at most beside the
-last hour or two. 200 VMs take 12 MB at most; 8 MB more where hardware events are counted, and 8 MB more where packages
+last hour or two. 200 VMs take 12 MB at most; 10 MB more where hardware events are counted, and 8 MB more where packages
 count."""
 
 

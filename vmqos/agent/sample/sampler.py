@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from oslo_config import cfg
 
-from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.hardware_counts import Executing, HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, Columns, History, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.sample.recent import RecentSamples
@@ -79,9 +79,8 @@ class Telemetry:
     :param give_way: waits while something more urgent is to be done on resctrl, and no longer than it is told to.
     :param minutes: how many minutes of regular sweeps are remembered.
     :param most_open: how many files may be kept open; ``None``: as many as this process may have.
-    :param executed: what the VMs' tasks execute a second, which is remembered, too: a value for each of
-        :data:`vmqos.telemetry.hardware_events.NAMES`, by UUID. ``None`` where it is not counted: then it takes no
-        memory.
+    :param executed: what the VMs' tasks execute now, by UUID, which is remembered, too. ``None`` where it is not
+        counted: then it takes no memory.
     :param of_the_l3: whether references and misses among these are the L3's: by others neighbours can't be judged.
     :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
     :ivar minutes: what is remembered of them.
@@ -99,7 +98,7 @@ class Telemetry:
         give_way: Callable[[float], None] = lambda longest: None,
         minutes: int = 0,
         most_open: int | None = None,
-        executed: Callable[[], Mapping[str, Sequence[float]]] | None = None,
+        executed: Callable[[], Mapping[str, Executing]] | None = None,
         of_the_l3: bool = True,
         take_turns: Callable[[bool], None] = lambda is_waiting: None,
     ) -> None:
@@ -155,7 +154,7 @@ class Telemetry:
             give_way,
             minutes=section.minutes,
             most_open=descriptors.raise_limit() // 2 if section.hardware_events else None,
-            executed=hardware.rates if hardware is not None and is_counted else None,
+            executed=hardware.executing if hardware is not None and is_counted else None,
             of_the_l3=hardware_events.are_of_the_l3(),
             take_turns=take_turns,
         )
@@ -348,8 +347,9 @@ class Telemetry:
         samples: dict[str, Sample] = dict(zip(sweep.uuids, columns, strict=True))
         counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:
-            counts = self._executed()
-            executed = {uuid: executed_of(of_vm) for uuid, of_vm in counts.items()}
+            executing = self._executed()
+            counts = {uuid: of_vm.rates for uuid, of_vm in executing.items()}
+            executed = {uuid: executed_of(*of_vm) for uuid, of_vm in executing.items()}
             # A VM may be in no group that is monitored, and yet be counted.
             unread, uncounted = (None,) * len(SERIES), (None,) * len(EXECUTED)
             uuids = samples.keys() | executed.keys()

@@ -66,10 +66,10 @@ WAITERS = 2
 """Clients of a socket that wait for events at a time: half of its threads, so that the others answer meanwhile."""
 
 LONGEST_OF_ALL = 3600.0
-"""Seconds of minutes that are told of all VMs in one answer: up to 28 KB a VM."""
+"""Seconds of minutes that are told of all VMs in one answer: up to 30 KB a VM."""
 
 MOST_NAMED = 8
-"""VMs of which a whole day of minutes is told in one answer: up to 0.65 MB a VM."""
+"""VMs of which a whole day of minutes is told in one answer: up to 0.68 MB a VM."""
 
 KNOWN_SERIES = (*SERIES, *EXECUTED, *PACKAGES)
 """What a history may have of a VM."""

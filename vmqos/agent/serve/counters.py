@@ -32,7 +32,7 @@ from vmqos.telemetry.model import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL
 
 T = TypeVar("T")
 
-_DIGITS = dict.fromkeys(("instructions_per_cycle", *PACKAGES), 3)
+_DIGITS = dict.fromkeys(("instructions_per_cycle", "counters_share", *PACKAGES), 3)
 """Digits after the point. The other series are whole numbers, which are shorter in JSON: a fraction of a byte means
 nothing."""
 

@@ -25,7 +25,7 @@ from vmqos.gateway.openstack.message_bus import MessageBus, NotSent
 from vmqos.gateway.openstack.notification import Notification, Position, due
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentRefused, LocalApiError, NotOurApi
+from vmqos.local_api.exceptions import AgentNotRunning, LocalApiError, SocketForbidden
 from vmqos.reason import Code, Reason
 
 LOG = logging.getLogger(__name__)
@@ -171,13 +171,13 @@ class EventSender:
             found = self._agent.events(before.number, before.epoch)
             unsent = max(0, self._last - before.number)
             to_send = list(due(found, before, self._host, time.time(), unsent))
-        except (AgentRefused, NotOurApi, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
-            # An agent of another version may answer anything.
+        except (AgentNotRunning, SocketForbidden):
+            # AgentWatch logs why the agent does not answer, and the metric vmqos_agent_up says so.
+            return
+        except (LocalApiError, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+            # It may answer everything else, and an agent of another version anything.
             self._note(error=f"the agent's events can't be read: {type(error).__name__}: {error}")
             self._once.log(logging.WARNING, "agent", "no events are sent: %s", self.health["error"])
-            return
-        except LocalApiError:
-            # AgentWatch logs why the agent does not answer.
             return
         if self._once.end("agent"):
             self._note(error=None)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree
+from vmqos.agent.sample.hardware_counts import Executing
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.counters import Counters
 from vmqos.resctrl.mount import Mount
@@ -44,7 +45,7 @@ def nothing(tree: Tree, groups: dict[str, Path]) -> None:
 class Run:
     """A sampler over a tree, and one that is given the same sweeps without their columns."""
 
-    def __init__(self, tree: Tree, counted: Mapping[str, tuple[float, ...]] | None, nodes: int) -> None:
+    def __init__(self, tree: Tree, counted: Mapping[str, Executing] | None, nodes: int) -> None:
         self.sweeps: list[Snapshot] = []
         executed = None if counted is None else lambda: counted
         self.fast, self.slow = (Telemetry(str(tree.root), 1.0, 60.0, minutes=5, executed=executed) for _ in range(2))
@@ -71,7 +72,9 @@ class Run:
 
 @pytest.mark.parametrize("change", [nothing, lost, back, came, promised])
 @pytest.mark.parametrize(
-    "counted", [None, {ONE: (2.0, 1.0, 0.5, 0.25), THREE: (0.0, 1.0, 0.5, 0.25)}], ids=["", "counted"]
+    "counted",
+    [None, {ONE: Executing((2.0, 1.0, 0.5, 0.25)), THREE: Executing((0.0, 1.0, 0.5, 0.25))}],
+    ids=["", "counted"],
 )
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_columns_tell_what_the_readings_tell(

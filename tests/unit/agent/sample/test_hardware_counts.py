@@ -323,20 +323,20 @@ def test_the_history_gets_what_the_last_look_found_and_never_waits_for_one(
     counts = make(one, idle)
     # Looks are only made when they are asked for, and none of them is too old.
     counts.interval = 1000.0
-    assert counts.rates() == {}
+    assert counts.executing() == {}
     counts.newest()
-    assert counts.rates() == {}, "the first look has no rates"
+    assert counts.executing() == {}, "the first look has no rates"
     time.sleep(0.01)
-    perf.says[pid(one)] = (10, 10, 1000, 1500, 20, 10)
+    perf.says[pid(one)] = (20, 10, 1000, 1500, 20, 10)
     rates = counted(counts.newest(), one).rates
     assert rates is not None
-    per_cycle, *others = executed_of(counts.rates()[one.uuid])
+    per_cycle, *others = executed_of(*counts.executing()[one.uuid])
     assert per_cycle == pytest.approx(1.5)
-    assert others == [rates[1], rates[3]]
-    assert executed_of(counts.rates()[idle.uuid]) == (None, 0.0, 0.0)
+    assert others == [rates[1], rates[3], 0.5]
+    assert executed_of(*counts.executing()[idle.uuid]) == (None, 0.0, 0.0, None)
     counts.interval = 0.001
     time.sleep(0.01)
-    assert counts.rates() == {}, "the last look is too old"
+    assert counts.executing() == {}, "the last look is too old"
 
 
 def test_a_look_that_hangs_holds_no_client_up_for_long(

@@ -86,21 +86,21 @@ def test_no_capacity_remembers_nothing() -> None:
 
 def test_further_series_are_remembered_beside_the_counters_and_a_ratio_keeps_its_fraction() -> None:
     history = History(3, SERIES + EXECUTED)
-    history.add(1.0, {"a": (*sample(1), 1.23456, 2.6e9, 1234.6), "b": (*sample(2), None, None, None)})
+    history.add(1.0, {"a": (*sample(1), 1.23456, 2.6e9, 1234.6, 0.25), "b": (*sample(2), None, None, None, None)})
     past = since(history, 0.0)
     assert past.vms["a"]["remote"] == [0]
-    assert [past.vms["a"][name] for name in EXECUTED] == [[1.235], [2_600_000_000], [1235]]
-    assert [past.vms["b"][name] for name in EXECUTED] == [[None], [None], [None]]
+    assert [past.vms["a"][name] for name in EXECUTED] == [[1.235], [2_600_000_000], [1235], [0.25]]
+    assert [past.vms["b"][name] for name in EXECUTED] == [[None], [None], [None], [None]]
 
 
 def test_series_that_come_later_are_gaps_before_and_those_that_were_there_keep_their_values() -> None:
     history = History(3, SERIES + EXECUTED)
     for second in (1.0, 2.0):
-        history.add(second, {"a": (*sample(second), 1.5, 2.0, 3.0)})
+        history.add(second, {"a": (*sample(second), 1.5, 2.0, 3.0, 1.0)})
     history.widen(PACKAGES)
     history.widen(PACKAGES)
     for second in (3.0, 4.0):
-        read = (*sample(second), 1.5, 2.0, 3.0)
+        read = (*sample(second), 1.5, 2.0, 3.0, 1.0)
         history.add(second, {"a": (*read, 12.3456, 0.75, None, 0.5), "without a group": read})
     past = since(history, 0.0)
     assert tuple(past.vms["a"]) == SERIES + EXECUTED + PACKAGES

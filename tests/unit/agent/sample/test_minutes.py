@@ -221,7 +221,7 @@ def go_through(capacity: int, steps: list[tuple[int | str, dict[str, int]]], pat
 
 
 def executed(number: float) -> tuple[float | None, ...]:
-    return (*sample(number), number / 4, number * 100, None)
+    return (*sample(number), number / 4, number * 100, None, number / 8)
 
 
 def test_further_series_have_a_least_a_mean_and_a_greatest_value_too() -> None:
@@ -233,6 +233,8 @@ def test_further_series_have_a_least_a_mean_and_a_greatest_value_too() -> None:
     assert found == [[0.5], [0.75], [1.0]]
     assert [value(past, "a", "total", statistic) for statistic in STATISTICS] == [[20], [30], [40]]
     assert value(past, "a", "cache_misses", "mean") == [None]
+    found = [value(past, "a", "counters_share", statistic) for statistic in STATISTICS]
+    assert found == [[0.25], [0.375], [0.5]], "a minute tells that its figures are estimates"
 
 
 @pytest.mark.parametrize(("before", "now"), [(SERIES, SERIES + EXECUTED), (SERIES + EXECUTED, SERIES)])

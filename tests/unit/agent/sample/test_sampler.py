@@ -14,7 +14,7 @@ import pytest
 from tests.unit.agent.serve.test_counters import as_told
 from tests.unit.eventually import eventually
 from tests.unit.telemetry.tree import ONE, Tree, open_files
-from vmqos.agent.sample.hardware_counts import HardwareCounts
+from vmqos.agent.sample.hardware_counts import Executing, HardwareCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.sampler import PATIENCE, Telemetry, of_packages
 from vmqos.agent.serve import counters
@@ -244,7 +244,7 @@ def test_regular_looks_are_remembered_by_the_minute(tree: Tree, monkeypatch: pyt
 
 def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
     tree.vm(ONE, llc_occupancy=4096)
-    executed = {ONE: (4e9, 5e9, 7e6, 3e6)}
+    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 1.0)}
     for of_the_l3 in (True, False):
         telemetry = Telemetry(str(tree.root), 0.02, 600.0, executed=lambda: executed, of_the_l3=of_the_l3)
         telemetry.start()
@@ -262,7 +262,7 @@ def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without
 ) -> None:
     monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
     tree.vm(ONE, llc_occupancy=4096)
-    executed = {ONE: (4e9, 5e9, 7e6, 3e6), "ungrouped": (2e9, 1e9, 0.0, 0.0)}
+    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 0.25), "ungrouped": Executing((2e9, 1e9, 0.0, 0.0), 1.0)}
     telemetry = Telemetry(str(tree.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
     telemetry.start()
     try:
@@ -274,6 +274,7 @@ def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without
     past, minutes = told(telemetry).vms, telemetry.minutes.copy()
     assert (past[ONE]["llc_occupancy"][0], past[ONE]["instructions_per_cycle"][0]) == (8192, 1.25)
     assert past[ONE]["cache_misses"][0] == 3_000_000
+    assert past[ONE]["counters_share"][0] == 0.25, "others had the counters, too: these figures are estimates"
     assert (past["ungrouped"]["llc_occupancy"][0], past["ungrouped"]["instructions"][0]) == (None, 1_000_000_000)
     assert minutes.vms[ONE].rows[minutes.series.index("instructions_per_cycle")] == 1.25
 
@@ -287,7 +288,7 @@ def test_what_packages_count_is_remembered_from_the_first_look_on_that_finds_the
     group = counting.vm(ONE, llc_occupancy=4096)
     counting.set_package(group, "core_energy", "1.5")
     counting.set_package(group, "unhalted_core_cycles", 1000)
-    executed = {ONE: (4e9, 5e9, 7e6, 3e6), "ungrouped": (2e9, 1e9, 0.0, 0.0)}
+    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 0.25), "ungrouped": Executing((2e9, 1e9, 0.0, 0.0), 1.0)}
     telemetry = Telemetry(str(counting.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
     telemetry.start()
     try:

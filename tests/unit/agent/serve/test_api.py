@@ -202,7 +202,7 @@ def past(query: str, vms: int = 3) -> tuple[str, dict[str, Any]]:
     for minute in range(120, -1, -1):
         minutes.add(now - 60 * minute, {f"vm{number}": (4096.0, None, 1.0, 2.0) for number in range(vms)})
     ring = History(4, SERIES + EXECUTED)
-    ring.add(now, {f"vm{number}": (4096.0, 7.0, None, 2.0, 1.5, 2e9, 3.0) for number in range(vms)})
+    ring.add(now, {f"vm{number}": (4096.0, 7.0, None, 2.0, 1.5, 2e9, 3.0, 1.0) for number in range(vms)})
     history = SimpleNamespace(
         interval=2.0, past=lambda seconds, *wanted: ring.columns(now - seconds, *wanted), minutes=minutes
     )

@@ -18,7 +18,7 @@ from vmqos.gateway.openstack import event_sender
 from vmqos.gateway.openstack.event_sender import EventSender, PositionFile
 from vmqos.gateway.openstack.message_bus import NotSent
 from vmqos.gateway.openstack.notification import LOST, Notification, Position
-from vmqos.local_api.exceptions import AgentNotRunning, LocalApiError, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentTimeout, LocalApiError, NotOurApi
 
 
 class Agent:
@@ -231,6 +231,22 @@ def test_an_agent_that_answers_something_else_is_told_and_the_thread_lives_on(
     eventually(lambda: "the agent's events can't be read" in (sender.health["error"] or ""))
     agent.broken, agent.error = {}, NotOurApi(socket="gateway.sock", problem="no JSON")
     eventually(lambda: "no JSON" in (sender.health["error"] or ""))
+    agent.error = None
+    eventually(lambda: bus.names == ["a"] and sender.health["error"] is None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AgentFailed(status=500, text="it is broken"), AgentTimeout(socket="gateway.sock", seconds=10)],
+    ids=["broken", "hung"],
+)
+def test_an_agent_that_answers_everything_but_this_is_told(
+    agent: Agent, bus: Bus, start: Callable[[], EventSender], error: LocalApiError
+) -> None:
+    agent.error = error
+    agent.happen("a")
+    sender = start()
+    eventually(lambda: str(error) in (sender.health["error"] or ""))
     agent.error = None
     eventually(lambda: bus.names == ["a"] and sender.health["error"] is None)
 

@@ -126,10 +126,11 @@ export class Chart {
    * @param bands for each series its `{ least, greatest }`, where a sample stands for a minute and its value is the mean; the
    *   first series' is drawn. Null where a sample is one look.
    * @param none says why there is no value at all.
+   * @param shares for each sample the share of the time in which it was counted, null where it is all; null for all samples.
    */
   draw(data) {
     this.data = data;
-    const { times, values, interval, span, now, limit, bands = null, none = "no counters yet" } = data;
+    const { times, values, interval, span, now, limit, bands = null, none = "no counters yet", shares = null } = data;
     const highs = bands ? bands.map((band) => band.greatest) : values;
     const all = highs.flat();
     const top = topOf(all, limit);
@@ -157,7 +158,9 @@ export class Chart {
     this.#axis(this.times, inside, label, (time) => ["inset-inline-start", x(time) / box.width]);
     const most = cut.reduce((one, { value }) => Math.max(one, value), 0);
     const unknown = all.some((value) => value !== null) ? "" : none;
-    setText(this.beyondText, cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : unknown);
+    const beyond = cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : unknown;
+    const estimates = shares?.some(isPart) ? "estimates in part" : "";
+    setText(this.beyondText, [beyond, estimates].filter(Boolean).join(", "));
     setAttribute(this.svg, "aria-label", this.#summary());
     setAttribute(this.moment, "aria-valuemax", Math.round(span));
     this.#tell();
@@ -202,7 +205,7 @@ export class Chart {
 
   /** Tell the values of the chosen moment, or the last ones. */
   #tell() {
-    const { times, values, span, now, bands = null } = this.data;
+    const { times, values, span, now, bands = null, shares = null } = this.data;
     if (this.at !== null && this.at < now - span) this.at = null;
     const index = this.at === null ? times.length - 1 : nearest(times, this.at);
     const found = this.series.map((name, number) => {
@@ -212,7 +215,9 @@ export class Chart {
     });
     const near = this.at === null ? [] : this.#near();
     const when = (bands ? minute : moment)(times[index] ?? now);
-    const text = index < 0 ? "no values" : [`${when}: ${found.join(", ")}`, ...near].join(" \u2022 ");
+    const share = shares?.[index] ?? null;
+    const estimate = isPart(share) ? `, an estimate from ${Math.min(99, Math.floor(100 * share))} % of its time` : "";
+    const text = index < 0 ? "no values" : [`${when}: ${found.join(", ")}${estimate}`, ...near].join(" \u2022 ");
     setText(this.told, text);
     setAttribute(this.moment, "aria-valuetext", text);
     setAttribute(this.moment, "aria-valuenow", index < 0 ? 0 : Math.round(times[index] - now + span));
@@ -245,6 +250,11 @@ export class Chart {
     });
     return `${this.title} over the last ${duration(span)}. ${parts.join(". ")}.`;
   }
+}
+
+/** Whether something was counted for a part of the time alone. */
+function isPart(share) {
+  return share !== null && share < 1;
 }
 
 /** The index of the time that is nearest to one; -1 where there is none. */

@@ -7,7 +7,7 @@ import { Chart } from "./chart.js";
 import { Curve } from "./curve.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
-import { EXECUTED } from "./executed.js";
+import { EXECUTED, SHARE } from "./executed.js";
 import { clock, duration, eachCache, events as eventRate, lastMeasured, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 import { packagesOf } from "./packages.js";
@@ -183,7 +183,11 @@ export class Details {
       const later = this.further.slice(group + 1).flat().find((chart) => chart.element.parentNode);
       for (const chart of charts) this.charts.insertBefore(chart.element, later?.element ?? null);
     }
-    if (isCounted) charts.forEach((chart, index) => chart.draw({ ...found[index], limit: null }));
+    if (!isCounted) return;
+    const { values, bands } = drawn([SHARE]);
+    // Only what perf counts is estimated.
+    const shares = group === 0 ? bands?.[0].least ?? values[0] : null;
+    charts.forEach((chart, index) => chart.draw({ ...found[index], limit: null, shares }));
   }
 }
 

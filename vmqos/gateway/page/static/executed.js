@@ -6,6 +6,9 @@ import { duration, visible } from "./format.js";
 /** Series of a VM, as the agent remembers them: instructions for each cycle, and the others a second. */
 export const EXECUTED = ["instructions_per_cycle", "instructions", "cache_misses"];
 
+/** The series that says where these are estimates: the share of its time for which a VM had the processor's counters. */
+export const SHARE = "counters_share";
+
 const QUESTION = "v1/telemetry/hardware-events";
 
 /** Seconds until an agent that counts nothing is asked again: it tries again in some minutes itself. */
@@ -27,7 +30,7 @@ export function executedOf(answer, uuid) {
   if (instructions === null) {
     return { ...nothing, reason: vm.share === 0 ? "other programs had the processor's counters" : "its first figures come with the next look" };
   }
-  const values = { instructions_per_cycle: cycles ? instructions / cycles : null, instructions, cache_misses: misses };
+  const values = { instructions_per_cycle: cycles ? instructions / cycles : null, instructions, cache_misses: misses, [SHARE]: vm.share };
   return { values, share: vm.share, reason: "" };
 }
 

@@ -2,7 +2,7 @@
 // The last ten minutes of every VM's counters. Pure but for `History.complete`.
 
 import { Silent, askAll } from "./agent.js";
-import { EXECUTED } from "./executed.js";
+import { EXECUTED, SHARE } from "./executed.js";
 import { PACKAGES, packagesOf } from "./packages.js";
 import { usual } from "./scale.js";
 
@@ -11,7 +11,7 @@ export const WINDOW = 600;
 /** The least time that a line spans: an agent that has just started remembers little. */
 const LEAST = 60;
 
-export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED, ...PACKAGES];
+export const SERIES = ["llc_occupancy", "total", "local", "remote", ...EXECUTED, SHARE, ...PACKAGES];
 
 /** What the rows of the table show of each VM; the others are asked for where a VM is unfolded. */
 const OF_ROWS = ["llc_occupancy", "total"];
@@ -119,7 +119,7 @@ export class History {
       const series = this.vms.get(uuid);
       series.llc_occupancy.push(vm?.totals.llc_occupancy ?? null);
       for (const name of ["total", "local", "remote"]) series[name].push(vm?.rates?.[name] ?? null);
-      for (const name of EXECUTED) series[name].push(executed.get(uuid)?.[name] ?? null);
+      for (const name of [...EXECUTED, SHARE]) series[name].push(executed.get(uuid)?.[name] ?? null);
       const counted = packagesOf(vm);
       for (const name of PACKAGES) series[name].push(counted?.[name] ?? null);
     }
