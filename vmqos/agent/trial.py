@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial: for some seconds the memory bandwidth of one VM is limited, or it has more ways, to see what that does.
+"""A trial: for some seconds the memory bandwidth of one VM is limited, or it has other ways, to see what that does.
 
-A limit shows whether the VM's neighbour fares better. More ways show how many the VM needs; while such a trial runs,
-its client may ask for still more (:meth:`Trial.goes_on_from`).
+A limit shows whether the VM's neighbour fares better; so do a few ways that the VM is confined to, where the neighbour
+lacks cache. More ways show how many the VM needs; while such a trial runs, its client may ask for still more
+(:meth:`Trial.goes_on_from`).
 
 A trial is a lease. Its client asks for it again every second. When no question came for :data:`LEASE` seconds, the next
 pass puts everything back, so a client may be killed at any moment. Nothing of a trial is written down. An agent that is
@@ -70,6 +71,7 @@ class Trial:
     :ivar ways: how many L3 ways it has for itself, if its flavor does not promise more; ``None`` of a limit.
     :ivar code: how many of these are for code, and the others for data; ``None`` where all are for both.
     :ivar may_fill_fewer: whether a VM that is promised no ways may have fewer to fill meanwhile than it fills now.
+    :ivar confines: whether the ways are to keep it from those that others fill, and not to show how many it needs.
     """
 
     key: str
@@ -83,6 +85,7 @@ class Trial:
     ways: int | None = None
     may_fill_fewer: bool = False
     code: int | None = None
+    confines: bool = False
 
     @property
     def data(self) -> int | None:
@@ -92,18 +95,22 @@ class Trial:
     @property
     def longest(self) -> float:
         """Seconds that it lasts at most."""
-        return LONGEST if self.ways is None else LONGEST_OF_WAYS
+        return LONGEST if self.ways is None or self.confines else LONGEST_OF_WAYS
 
     @property
     def told(self) -> str:
         """What it does to the VM, for people."""
         if self.ways is None:
             return f"its memory bandwidth is limited to {self.limit} {self.unit}"
-        return f"it has {self._counted} if its flavor does not promise more"
+        only = "fills" if self.confines else "has"
+        return f"it {only} {self._counted} if its flavor does not promise more"
 
     @property
     def reason(self) -> Reason:
         """What is told of the VM meanwhile."""
+        if self.confines:
+            longest = f"{LONGEST:g} seconds at most (vmqos neighbours --confirm)"
+            return Reason(Code.TRIAL, f"a trial lets it fill {self._counted} and no others, for {longest}")
         if self.ways is not None:
             longest = f"{LONGEST_OF_WAYS / 60:g} minutes at most"
             return Reason(Code.TRIAL, f"a trial lets it have {self._counted}, for {longest} (vmqos size)")
@@ -113,7 +120,7 @@ class Trial:
     def goes_on_from(self, other: Trial) -> bool:
         """Whether this is the next step of a trial of ways: the same client's, and with no fewer ways."""
         is_same = (self.key, self.uuid, self.process) == (other.key, other.uuid, other.process)
-        if not is_same or self.ways is None or other.ways is None:
+        if not is_same or self.ways is None or other.ways is None or self.confines or other.confines:
             return False
         if self.code is None or self.data is None or other.code is None or other.data is None:
             return self.code is other.code and self.ways >= other.ways
@@ -130,7 +137,7 @@ def applied(request: FlavorRequest, vm: VirtualMachine, trial: Trial) -> FlavorR
     """What a VM's flavor asks for, with what the trial adds where the trial is about this run of the VM; pure."""
     if (vm.uuid, vm.process) != (trial.uuid, trial.process):
         return request
-    if why_not(request, trial.ways, code=trial.code, may_fill_fewer=trial.may_fill_fewer):
+    if why_not(request, trial.ways, code=trial.code, may_fill_fewer=trial.may_fill_fewer, confines=trial.confines):
         return request
     if trial.ways is not None:
         own = replace(_with_ways(request.wants or CacheRequest(), trial), policy=CachePolicy.EXCLUSIVE)
@@ -148,19 +155,27 @@ def _with_ways(wants: CacheRequest, trial: Trial) -> CacheRequest:
 
 
 def why_not(
-    request: FlavorRequest, ways: int | None = None, *, code: int | None = None, may_fill_fewer: bool = False
+    request: FlavorRequest,
+    ways: int | None = None,
+    *,
+    code: int | None = None,
+    may_fill_fewer: bool = False,
+    confines: bool = False,
 ) -> str:
     """Why nothing may be tried on a VM whose flavor asks for this; empty where something may be added to it; pure.
 
     :param ways: how many ways it is to have; ``None`` where it is to be limited.
     :param code: how many of these for code, and the others for data; ``None``: all for both.
     :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
+    :param confines: whether the ways are to keep it from those that others fill.
     """
     asked = request.asked or CacheRequest()
     if request.hands_off:
         return "libvirt placed it by cachetune or memorytune, so vmqos leaves it alone"
     if request.unknown or request.problem:
         return f"it is not known what its flavor promises: {(request.unknown or request.problem).text}"
+    if confines and asked.l3_ways and asked.policy is not CachePolicy.SHARED:
+        return "its flavor gives it ways of its own, and it fills no others, so it takes no cache from any VM"
     if ways is not None:
         return _why_no_ways(asked, apart=code is not None, may_fill_fewer=may_fill_fewer)
     if asked.bandwidth_percent is not None or asked.bandwidth_mbps is not None:
@@ -395,7 +410,8 @@ class Trials:
 
 
 def _why_not_beside(trial: Trial, other: Trial) -> str:
-    if (trial.key, trial.uuid) == (other.key, other.uuid) and trial.ways is not None and other.ways is not None:
+    steps = all(one.ways is not None and not one.confines for one in (trial, other))
+    if steps and (trial.key, trial.uuid) == (other.key, other.uuid):
         return f"this trial is at {other.limit} ways, and goes up only"
     return f"a trial on VM {other.uuid} runs already: one is possible at a time"
 

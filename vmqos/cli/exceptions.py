@@ -71,7 +71,7 @@ class NoLimitPossible(CommandError):
 
     msg_fmt = (
         "{vm} can't be held back: this host's memory bandwidth can't be throttled by resctrl, which needs MBA in the "
-        "CPU and in the kernel (info/MB in resctrl)"
+        "CPU and in the kernel (info/MB in resctrl), {problem}"
     )
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a VM fared better while its neighbour was held back: what a trial shows.
 
-*The experiment.*  The neighbour's memory bandwidth is limited for some seconds. The VM is measured before, during and
-after. If it fares better during the trial than before, and worse again after, the neighbour slows it: nothing else
-begins and ends at these two moments.
+*The experiment.*  The neighbour's memory bandwidth is limited for some seconds, or it fills few ways of the cache,
+which no other VM fills then. The VM is measured before, during and after. If it fares better during the trial than
+before, and worse again after, the neighbour slows it: nothing else begins and ends at these two moments.
 
 *What must be so:*
 
-1. The neighbour moved less. Else the limit did not hold it back, and nothing can be said.
+1. The neighbour moved less, or with few ways it held less. Else it was not held back, and nothing can be said.
 2. The VM did the same work all the time, by its references per instruction, which no neighbour changes.
 3. The figure is better by :data:`LEAST` against before *and* against after. This difference is greater than chance
    makes it: than :data:`SURE` times the standard error of the means.
@@ -20,8 +20,8 @@ then has to hold more and to fetch less; a victim of the memory's bandwidth has 
 the cause, either will do, and a neighbour is acquitted only if the VM shows neither. A VM that rests during just these
 seconds holds more and fetches less, too, so this says less.
 
-*What can't be known*: harm that the trial does not end, for the neighbour may do as much harm with what is left to it;
-and whether a change at both moments was chance.
+*What can't be known*: harm that the trial does not end, for the neighbour may do as much harm with what is left to it
+(with few ways it takes no less of the memory's bandwidth); and whether a change at both moments was chance.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXCLUDES = 2.0
 STEADIEST = 0.005
 """The standard error of a figure is no less than this part of it: a few samples may be alike by chance."""
 HELD_BACK = 0.75
-"""The part of its traffic that a neighbour has at most, of what it had before, if it was held back."""
+"""A neighbour that is held back moves, or holds, this part at most of what it did before."""
 
 PHASES = ("before", "during", "after")
 
@@ -126,16 +126,19 @@ _COLUMNS: Mapping[str, Callable[[Series], Sequence[float]]] = {
 """The figures, and their columns: a number each, bytes a second, and bytes."""
 
 
-def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None) -> Outcome:
+def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None, *, confined: bool = False) -> Outcome:
     """What a trial shows.
 
     :param cause: by what the neighbour is said to slow the VM; ``None`` where nothing is said.
+    :param confined: whether the neighbour had few ways during the trial; else its bandwidth was limited.
     """
     phases = (before, during, after)
     columns = [_columns(phase.victim) for phase in phases]
+    # The last one says whether the neighbour was held back.
+    shown = ("traffic", "held") if confined else ("traffic",)
     figures = (
         *(Figure(name, *(middle(one[name]) for one in columns)) for name in _COLUMNS),
-        Figure("traffic_of_culprit", *(middle(_columns(phase.culprit)["traffic"]) for phase in phases)),
+        *(Figure(f"{name}_of_culprit", *(middle(_columns(phase.culprit)[name]) for phase in phases)) for name in shown),
     )
 
     def unclear(reason: str) -> Outcome:
@@ -153,11 +156,12 @@ def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None) -> Ou
     deciding = ways_to_suffer[0]
     if missing := [name for name, one in zip(PHASES, columns, strict=True) if not all(map(_known_of(one), deciding))]:
         return unclear(f"there are too few samples {' and '.join(missing)}")
-    traffic = figures[-1]
-    is_known = not (math.isnan(traffic.before) or math.isnan(traffic.during))
-    if is_known and traffic.during > HELD_BACK * traffic.before:
-        moved = f"{say.bandwidth(traffic.before)} before and {say.bandwidth(traffic.during)} during the trial"
-        return unclear(f"the limit did not hold the neighbour back, which moved {moved}")
+    has = figures[-1]
+    is_known = not (math.isnan(has.before) or math.isnan(has.during))
+    means, show, had = ("few ways", say.size, "held") if confined else ("the limit", say.bandwidth, "moved")
+    if is_known and has.during > HELD_BACK * has.before:
+        told = f"{show(has.before)} before and {show(has.during)} during the trial"
+        return unclear(f"{means} did not hold the neighbour back, which {had} {told}")
     if is_counted and (other := _other_work(phases)):
         return unclear(other)
     differences = [
@@ -172,7 +176,7 @@ def judge(before: Phase, during: Phase, after: Phase, cause: Cause | None) -> Ou
     if {one.verdict for way in differences for one in way} == {Verdict.NOT_CONFIRMED}:
         if is_known:
             return Outcome(Verdict.NOT_CONFIRMED, told, faster, figures)
-        return unclear(f"{told}; whether the limit held the neighbour back was not measured")
+        return unclear(f"{told}; whether {means} held the neighbour back was not measured")
     return unclear(f"{told}, which is too noisy to tell")
 
 

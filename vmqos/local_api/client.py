@@ -155,7 +155,9 @@ class AgentClient:
         found = self._one("/v1/neighbours/samples", contract.NeighbourSamples, parameters)
         return cast(contract.NeighbourSamples, found)
 
-    def begin_trial(self, uuid: str, key: str, tried: str, *, may_fill_fewer: bool = False) -> contract.RunningTrial:
+    def begin_trial(
+        self, uuid: str, key: str, tried: str, *, may_fill_fewer: bool = False, confine: bool = False
+    ) -> contract.RunningTrial:
         """Have something tried on a VM for as long as :meth:`renew_trial` follows every second; for root alone.
 
         Its memory bandwidth is limited, or it has more ways, or ways of its own; for still more of these, it is begun
@@ -165,6 +167,7 @@ class AgentClient:
         :param tried: as an extra spec, such as ``hw:mem_bandwidth_percent=20`` or ``hw:cache_ways=5``; or as two with
             a blank between them: ``hw:cache_code_ways=2 hw:cache_data_ways=3``.
         :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
+        :param confine: whether the ways are to keep the VM from those that others fill: for a minute at most.
         """
         parameters = [("key", key)]
         for spec in tried.split():
@@ -172,6 +175,8 @@ class AgentClient:
             parameters.append((name, value))
         if may_fill_fewer:
             parameters.append((contract.MAY_FILL_FEWER, "true"))
+        if confine:
+            parameters.append((contract.CONFINE, "true"))
         return self._trial("PUT", uuid, parameters)
 
     def renew_trial(self, uuid: str, key: str) -> contract.RunningTrial:

@@ -20,6 +20,13 @@ Such a VM fills all ways that no VM has alone. With ways of its own it may have 
 so it is refused without this. It does nothing to a VM that is promised ways: that one never has fewer.
 """
 
+CONFINE = "confine"
+"""What a client says ``true`` to in a request for ways that are to keep a VM from those that others fill.
+
+Such a trial is as short as one of a limit, and has no further steps. A VM that is promised no ways may have fewer to
+fill meanwhile; one that has ways of its own is refused, for it fills no others.
+"""
+
 TAKEN_BY = {
     "/v1/plan": ("spec",),
     "/v1/telemetry": ("newest",),
@@ -473,7 +480,8 @@ class Trial(TypedDict):
     """A trial: for some time the VM ``uuid`` is limited to ``limit``, in ``unit``, or has ``limit`` ways for itself.
 
     The unit is ``%`` or ``MB/s`` of memory bandwidth, or ``ways``, which are no fewer than its flavor promises, for
-    itself or in a class. A VM that is promised none has some only if the client says :data:`MAY_FILL_FEWER`.
+    itself or in a class. A VM that is promised none has some only if the client says :data:`MAY_FILL_FEWER` or
+    :data:`CONFINE`.
     ``in_force``: whether all of its tasks are limited by now, or have the ways. It lasts ``seconds_left`` more seconds
     at most.
     """

@@ -4,7 +4,8 @@
 It takes the simulator's own arguments. The file ``MOUNTPOINT.json`` has, by the UUID of a VM, the bytes that it holds
 of cache 0, and the bytes a second that it moves between that cache and memory; it does nothing on the others. The file
 is read whenever a counter is. Where it has ``limited``, that has ``vm``, a UUID, and ``vms``: what VMs do instead while
-the memory bandwidth of this one is limited.
+the memory bandwidth of this one is limited; or, with ``ways``, while it has a control group of its own that fills so
+many ways of L3 cache 0 at most.
 
 In the place of these two numbers there may be an object that has them by the number of ways that the VM has at that
 moment (``2+3``: two for code and three for data), with ``more`` for all other numbers; and in the place of the bytes a
@@ -87,7 +88,7 @@ class Events:
 
 def _by_rmid(machine: Machine, file: Path, events: Events) -> Mapping[int, tuple[float, float]]:
     told = json.loads(file.read_text()) if file.exists() else {}
-    if "limited" in told and _is_limited(machine, told["limited"]["vm"]):
+    if "limited" in told and _is_limited(machine, told["limited"]["vm"], told["limited"].get("ways")):
         told = told["limited"]["vms"]
     found, left, executed = {}, told.pop("left", {}), dict[str, Sequence[float]]()
     own = {control.directory.name: control for control in machine.mounted.groups}
@@ -116,10 +117,15 @@ def _now(does: Any, machine: Machine, control: Group) -> tuple[float, ...]:
     return held, random.uniform(*rate) if isinstance(rate, list) else rate, *executes
 
 
-def _is_limited(machine: Machine, uuid: str) -> bool:
-    """Whether the control group that has a VM has a limit of memory bandwidth."""
+def _is_limited(machine: Machine, uuid: str, ways: int | None) -> bool:
+    """Whether the control group that has a VM has a limit of memory bandwidth; or is its own, with few ways."""
     name = f"vmqos.{uuid}"
     for control in machine.mounted.groups:
+        if ways is not None:
+            if name == control.directory.name:
+                (mask,) = re.findall(r"L3:0=([0-9a-f]+)", schemata.show(machine.mounted, control))
+                return int(mask, 16).bit_count() <= ways
+            continue
         if name in (control.directory.name, *(child.directory.name for child in control.children)):
             limits = schemata.show(machine.mounted, control).partition("MB:")[2].split("\n")[0]
             return any(part.partition("=")[2].strip() != "100" for part in limits.split(";"))

@@ -62,15 +62,17 @@ def play(
     vms: Mapping[str, Any],
     *,
     limited: str = "",
+    ways: int | None = None,
     otherwise: Mapping[str, Any] | None = None,
 ) -> None:
     """Have VMs do this from now on, see :mod:`tests.functional.telemetry.playing_simulator`.
 
     :param limited: the UUID of a VM; while its memory bandwidth is limited, they do what ``otherwise`` says.
+    :param ways: it is limited while it fills so many ways at most, in a control group of its own.
     """
     told: dict[str, object] = {**vms}
     if limited:
-        told["limited"] = {"vm": limited, "vms": otherwise}
+        told["limited"] = {"vm": limited, "ways": ways, "vms": otherwise}
     file = Path(f"{simulator.root}.json")
     new = file.with_suffix(".new")
     new.write_text(json.dumps(told))

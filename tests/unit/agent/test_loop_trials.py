@@ -550,3 +550,33 @@ def test_ways_for_a_vm_without_its_own_are_refused_where_no_closid_is_free(
         try_ways(host, vm, least, may_fill_fewer=True)
     host.settle()
     assert layout_of(host) == before and host.agent.trials.running is None
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_without_ways_of_its_own_is_confined_to_a_few_and_is_where_it_was_when_the_trial_is_over(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm, alike, other = beside_one_alike(host, specs)
+    before, told = layout_of(host), host.agent.snapshot.vms[vm]
+    trials.begin(host.agent, "key", vm, CacheRequest(ways=least), confine=True)
+    host.settle()
+    found = host.agent.trials.state()
+    assert found is not None and found[1] and found[2] <= trial.LONGEST
+    assert counts_of(host, vm) == {least} and counts_of(host, other) == {2}
+    own = set(values_on(host, vm, "L3"))
+    for one in (alike, other):
+        assert all(not int(mask, 16) & int(mine, 16) for mask in values_on(host, one, "L3") for mine in own)
+    host.agent.trials.end("key")
+    host.settle()
+    assert layout_of(host) == before and host.agent.snapshot.vms[vm].allocation == told.allocation
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_vm_with_ways_of_its_own_is_not_confined(host: Host) -> None:
+    vm, _, _ = beside_one_alike(host, TWO)
+    before = layout_of(host)
+    with pytest.raises(TrialRefused, match="its flavor gives it ways of its own, and it fills no others"):
+        trials.begin(host.agent, "key", vm, CacheRequest(ways=2), confine=True)
+    host.settle()
+    assert layout_of(host) == before

@@ -427,3 +427,46 @@ def test_what_another_vm_would_have_less_is_told() -> None:
     assert trial.what_others_lose(less, without, UUID) == "VM other would have less for it: no way is free"
     assert trial.what_others_lose(less, Plan(allocations={"other": ordered}), UUID)
     assert not trial.what_others_lose(less, less, UUID)
+
+
+# Of ways that a VM is confined to.
+
+CONFINED = replace(MORE, ways=2, limit=2, may_fill_fewer=True, confines=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ways"),
+    [
+        (None, 2),
+        (CacheRequest(ways=2, policy=CachePolicy.SHARED), 2),
+        (CacheRequest(ways=5, policy=CachePolicy.SHARED), 5),
+    ],
+)
+def test_a_vm_is_confined_to_no_fewer_ways_than_its_flavor_promises(asked: CacheRequest | None, ways: int) -> None:
+    request = FlavorRequest(wants=asked, asked=asked)
+    found = trial.applied(request, VM, CONFINED)
+    assert found.wants is not None
+    assert (found.wants.ways, found.wants.policy, found.asked) == (ways, CachePolicy.EXCLUSIVE, asked)
+    text = "a trial lets it fill 2 ways and no others, for 60 seconds at most (vmqos neighbours --confirm)"
+    assert found.trial == Reason(Code.TRIAL, text)
+
+
+@pytest.mark.parametrize("asked", [OWN, CacheRequest(code_ways=1, data_ways=1)])
+def test_a_vm_with_ways_of_its_own_is_not_confined_to_any(asked: CacheRequest) -> None:
+    request, code = FlavorRequest(asked, asked), asked.code_ways
+    assert "ways of its own, and it fills no others" in trial.why_not(request, 2, code=code, confines=True)
+    assert trial.applied(request, VM, replace(CONFINED, code=code)) is request
+
+
+def test_a_vm_is_confined_for_as_long_as_it_would_be_limited_and_in_one_step(trials: Trials, clock: Clock) -> None:
+    assert CONFINED.longest == LONGEST < MORE.longest
+    trials.begin(CONFINED)
+    for step in (replace(CONFINED, ways=3), replace(MORE, ways=3, may_fill_fewer=True)):
+        with pytest.raises(TrialRefused, match="runs already: one is possible at a time"):
+            trials.begin(step)
+    for _ in range(int(LONGEST) - 1):
+        clock.now += 1
+        trials.renew("k")
+    clock.now += 1
+    with pytest.raises(TrialRefused, match="it lasted for 60 s"):
+        trials.renew("k")

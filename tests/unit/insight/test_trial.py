@@ -161,3 +161,28 @@ def test_without_a_pmu_a_victim_of_which_nothing_is_said_is_not_acquitted_for_ge
     assert found.verdict is Verdict.CONFIRMED and found.faster == pytest.approx(2.0, rel=0.05)
     assert tried(slow, slow, slow, pmu=False, cause=None).verdict is Verdict.NOT_CONFIRMED
     assert tried(slow, fast, fast, pmu=False, cause=None).verdict is Verdict.UNCLEAR
+
+
+FEW_WAYS = Did(held=2 * MIB, moved=4.4e9)
+"""A thief that has few ways misses more, and holds less."""
+
+
+@pytest.mark.parametrize("pmu", [True, False])
+def test_a_neighbour_with_few_ways_need_not_move_less_but_has_to_hold_less(pmu: bool) -> None:
+    before, during, after = phase(ROBBED, LOUD, pmu=pmu), phase(CALM, FEW_WAYS, pmu=pmu), phase(ROBBED, LOUD, pmu=pmu)
+    found = judge(before, during, after, Cause.CACHE, confined=True)
+    assert found.verdict is Verdict.CONFIRMED
+    assert found.figures[-1].name == "held_of_culprit"
+    assert (found.figures[-1].before, found.figures[-1].during) == pytest.approx((8 * MIB, 2 * MIB), rel=0.02)
+    kept = judge(before, phase(CALM, LOUD, pmu=pmu), after, Cause.CACHE, confined=True)
+    assert kept.verdict is Verdict.UNCLEAR
+    assert kept.reason.startswith("few ways did not hold the neighbour back, which held 8.0 MiB before and ")
+    # A limit is none where as much is moved as before.
+    assert judge(before, during, after, Cause.CACHE).verdict is Verdict.UNCLEAR
+
+
+def test_a_confined_neighbour_whose_cache_is_not_counted_is_not_acquitted() -> None:
+    phases = [Phase(phase(ROBBED, LOUD, seed=seed).victim, []) for seed in range(3)]
+    found = judge(*phases, Cause.CACHE, confined=True)  # type: ignore[misc]
+    assert found.verdict is Verdict.UNCLEAR
+    assert found.reason.endswith("; whether few ways held the neighbour back was not measured")

@@ -18,7 +18,7 @@ from tests.kernel.lab.job import CHECKOUT
 from tests.worth.native import build
 from tests.worth.neighbours import law, mixes, truth
 from tests.worth.neighbours.judge import SIGHTS, judge
-from tests.worth.neighbours.machine import run
+from tests.worth.neighbours.machine import remembered
 
 PLANTED, QUIET = 200, 100
 TEST_SEEDS = 100_000
@@ -91,9 +91,9 @@ def digest() -> str:
 def outcome(kind: str, seed: int) -> dict[str, Any]:
     """One mix: whether it counts as what it was drawn for, and what insight said of it."""
     mix = mixes.quiet(seed) if kind == "quiet" else mixes.planted(seed)
-    harm = {} if mix.planted is None else truth.harm_done(mix, 30)
-    done = run(mix)
-    said = {name: judge(mix, done, harm, sight) for name, sight in SIGHTS.items()}
+    runner = remembered(mix)
+    harm = {} if mix.planted is None else truth.harm_done(mix, 30, runner)
+    said = {name: judge(mix, runner(mix), harm, sight, runner=runner) for name, sight in SIGHTS.items()}
     return {
         "kind": kind,
         "vms": len(mix.vms),

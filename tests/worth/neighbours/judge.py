@@ -108,12 +108,17 @@ def sample(second: int, seen: Counters, pmu: bool) -> Sample:
     return Sample(float(second + 1), {0: float(seen.occupancy)}, float(seen.total_bytes), counts if pmu else None)
 
 
-def history(run: Run, now: int, sight: Sight) -> History:
-    """What an agent would have after so many seconds."""
+def samples(run: Run, sight: Sight) -> History:
+    """All samples of a run."""
     return {
-        str(which): [sample(second, seconds[second], sight.pmu) for second in range(max(0, now - SEEN), now)]
+        str(which): [sample(second, of, sight.pmu) for second, of in enumerate(seconds)]
         for which, seconds in enumerate(run.vms)
     }
+
+
+def history(of: History, now: int) -> History:
+    """What an agent would have of all samples after so many seconds."""
+    return {vm: every[max(0, now - SEEN) : now] for vm, every in of.items()}
 
 
 def judge(
@@ -126,10 +131,10 @@ def judge(
     :param seen: what insight is shown; what the VMs did where ``None``.
     :param runner: runs the mix again where an accusation has to be held against a run without the accused.
     """
-    known = host(mix, sight)
+    known, every = host(mix, sight), samples(seen or whole, sight)
     first: dict[tuple[int, int, Cause], tuple[int, PairVerdict]] = {}
     for now in range(FIRST, mix.seconds + 1):
-        for pair in sight.law(known, history(seen or whole, now, sight)):
+        for pair in sight.law(known, history(every, now)):
             first.setdefault((int(pair.culprit), int(pair.victim), pair.cause), (now, pair))
     found = [_judged(mix, whole, harm, now, pair, runner) for now, pair in first.values()]
     onset = mix.planted.onset if mix.planted is not None else 0

@@ -33,6 +33,20 @@ class Runner(Protocol):
         ...
 
 
+def remembered(only: Mix) -> Runner:
+    """What runs one mix, and never runs it twice without the same VMs."""
+    known: dict[tuple[tuple[int, ...], bool], Run] = {}
+
+    def once(mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
+        assert mix is only
+        key = tuple(sorted(absent)), planted
+        if key not in known:
+            known[key] = run(mix, absent, planted)
+        return known[key]
+
+    return once
+
+
 def run(mix: Mix, absent: Collection[int] = (), planted: bool = True) -> Run:
     """Run a mix from an empty cache on.
 

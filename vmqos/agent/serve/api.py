@@ -46,7 +46,7 @@ FLAVOR_PARAMETERS = ("spec", "error", "process")
 APART = (extra_specs.CODE_WAYS, extra_specs.DATA_WAYS)
 TRIED = (extra_specs.WAYS, *APART, extra_specs.BANDWIDTH_PERCENT, extra_specs.BANDWIDTH_MBPS)
 """What may be tried on a VM."""
-TRIAL_PARAMETERS = ("key", *(key.name for key in TRIED), contract.MAY_FILL_FEWER)
+TRIAL_PARAMETERS = ("key", *(key.name for key in TRIED), contract.MAY_FILL_FEWER, contract.CONFINE)
 SIZE_PARAMETERS = ("pid", "ways", "at_least", "counted", "steady", "part", "curve")
 
 LONGEST_KEY = 64
@@ -250,7 +250,8 @@ class Api:
             if method == "DELETE":
                 running.end(key)
             elif wants := _tried(query):
-                trials.begin(self._agent, key, uuid, wants, may_fill_fewer=_may_fill_fewer(query, wants))
+                fewer, confine = (_is_said(name, query, wants) for name in (contract.MAY_FILL_FEWER, contract.CONFINE))
+                trials.begin(self._agent, key, uuid, wants, may_fill_fewer=fewer, confine=confine)
             else:
                 running.renew(key)
         except KeyError as error:
@@ -391,13 +392,12 @@ def _tried(query: dict[str, list[str]]) -> CacheRequest | None:
     return CacheRequest(**{key.field: key.read(text) for key, text in named.items()})  # type: ignore[arg-type]
 
 
-def _may_fill_fewer(query: dict[str, list[str]], wants: CacheRequest) -> bool:
-    """Whether the client says that a VM without ways may have fewer to fill than it fills now."""
-    name = contract.MAY_FILL_FEWER
+def _is_said(name: str, query: dict[str, list[str]], wants: CacheRequest) -> bool:
+    """Whether the client says ``true`` to something that is about the ways that are tried."""
     text = query.get(name, ["false"])[-1]
     if text not in ("true", "false"):
         raise _Answer("400 Bad Request", f"{name}={text[:20]!r} can't be: true or false is allowed")
-    if name in query and wants.ways is None:
+    if name in query and not wants.l3_ways:
         raise _Answer("400 Bad Request", f"{name} belongs to {extra_specs.WAYS.name}")
     return text == "true"
 

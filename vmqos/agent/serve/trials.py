@@ -33,7 +33,9 @@ NO_BANDWIDTH = (
 )
 
 
-def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fewer: bool = False) -> None:
+def begin(
+    agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fewer: bool = False, confine: bool = False
+) -> None:
     """Begin a trial, if it takes nothing from any VM that was promised to it.
 
     A trial of ways that runs goes on with more of them, if its own client asks for that.
@@ -42,6 +44,7 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     :param wants: what is tried: ``ways``, or ``code_ways`` and ``data_ways``; or the limit, ``bandwidth_percent`` or
         ``bandwidth_mbps``.
     :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
+    :param confine: whether the ways are to keep the VM from those that others fill; it may have fewer to fill then.
     :raises KeyError: if no VM of that UUID runs here.
     :raises vmqos.agent.trial.TrialRefused: if it may not begin.
     """
@@ -52,15 +55,24 @@ def begin(agent: Agent, key: str, uuid: str, wants: CacheRequest, *, may_fill_fe
     if agent.flavors.is_on and flavor_request.lacks_specs(record.observed):
         # A restarted agent would not know at once what the VM had before.
         raise TrialRefused(_refused(record, "its flavor is known from Nova's API alone; hard-reboot it first"))
-    ways = wants.l3_ways or None
-    if why := _why_not(record, ways, code=wants.code_ways, may_fill_fewer=may_fill_fewer):
+    ways, fewer = wants.l3_ways or None, may_fill_fewer or confine
+    if why := _why_not(record, ways, code=wants.code_ways, may_fill_fewer=fewer, confines=confine):
         raise TrialRefused(_refused(record, why))
     if ways is None:
         made = _limit(snapshot, resctrl, record, key, wants)
     else:
-        process, code = record.observed.vm.process, wants.code_ways
         made = Trial(
-            key, uuid, process, None, None, ways, trial.WAYS, ways=ways, may_fill_fewer=may_fill_fewer, code=code
+            key,
+            uuid,
+            record.observed.vm.process,
+            None,
+            None,
+            ways,
+            trial.WAYS,
+            ways=ways,
+            may_fill_fewer=fewer,
+            code=wants.code_ways,
+            confines=confine,
         )
     if why := _what_it_costs(snapshot, resctrl, record, made):
         raise TrialRefused(_refused(record, why))
@@ -90,8 +102,8 @@ def _limit(snapshot: Snapshot, resctrl: ResctrlState, record: VmRecord, key: str
     )
 
 
-def _why_not(record: VmRecord, ways: int | None, *, code: int | None, may_fill_fewer: bool) -> str:
-    if why := trial.why_not(record.request, ways, code=code, may_fill_fewer=may_fill_fewer):
+def _why_not(record: VmRecord, ways: int | None, *, code: int | None, may_fill_fewer: bool, confines: bool) -> str:
+    if why := trial.why_not(record.request, ways, code=code, may_fill_fewer=may_fill_fewer, confines=confines):
         return why
     given = record.allocation
     if given.state not in (PromiseState.KEPT, PromiseState.NONE):

@@ -41,16 +41,17 @@ class Lease:
     uuid: str
     key: str
 
-    def begin(self, spec: str, *, may_fill_fewer: bool = False) -> contract.Trial:
+    def begin(self, spec: str, *, may_fill_fewer: bool = False, confine: bool = False) -> contract.Trial:
         """Begin the trial, or its next step, and wait until it is in force.
 
         :param spec: what is tried, as an extra spec.
         :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
+        :param confine: whether the ways are to keep the VM from those that others fill.
         :raises vmqos.local_api.exceptions.AgentRefused: if it can't be; what was tried before goes on.
         :raises vmqos.cli.exceptions.TrialLost: if it ends before its time.
         """
         try:
-            self.client.begin_trial(self.uuid, self.key, spec, may_fill_fewer=may_fill_fewer)
+            self.client.begin_trial(self.uuid, self.key, spec, may_fill_fewer=may_fill_fewer, confine=confine)
         except AgentRefused as error:
             if error.values.get("status") == _NO_SUCH_METHOD:
                 raise exceptions.NoTrials() from error

@@ -62,8 +62,11 @@ class Neighbours(Watched[Look], Verdicts):
     before, meanwhile, and after. If it fares better meanwhile, and worse again after, the neighbour slows it. The
     neighbour is the one that the agent accuses, or the one that --culprit names. No VM gets less than its flavor
     promises. However this ends, the limit is taken back: at once after Ctrl-C, and by the agent within seconds if this
-    command is killed. --confirm asks first, and is for root. It needs a host on which resctrl can limit memory
-    bandwidth (Intel's MBA, or AMD's).
+    command is killed. --confirm asks first, and is for root.
+
+    Where resctrl can't limit memory bandwidth (it takes Intel's MBA, or AMD's), a neighbour that takes cache is
+    confined to a few ways instead, which no other VM fills then. Whether it takes the memory's bandwidth can't be tried
+    there.
 
     'vmqos record' writes down what a verdict follows from, and 'vmqos replay' judges it again.
 
@@ -99,16 +102,16 @@ class Neighbours(Watched[Look], Verdicts):
         trial.add_argument(
             "--confirm",
             action="store_true",
-            help="limit the memory bandwidth of the neighbour for some seconds, and see whether the VM fares better",
+            help="hold the neighbour back for some seconds, and see whether the VM fares better",
         )
         trial.add_argument(
-            "--culprit", metavar="VM", help="the neighbour to limit; the one that the agent accuses, unless given"
+            "--culprit", metavar="VM", help="the neighbour to hold back; the one that the agent accuses, unless given"
         )
         trial.add_argument(
             "--seconds",
             metavar="N",
             type=seconds(confirm.SHORTEST, confirm.LONGEST),
-            help=f"how long to measure before the limit, with it, and after it, {confirm.SHORTEST:g} to "
+            help=f"how long to measure before that, meanwhile, and after, {confirm.SHORTEST:g} to "
             f"{confirm.LONGEST:g} each, and longer where the agent looks seldom; {confirm.SECONDS:g} unless given",
         )
         trial.add_argument(
@@ -117,7 +120,8 @@ class Neighbours(Watched[Look], Verdicts):
             type=whole_number(1),
             help="the neighbour's limit: in per cent, or in MB/s on a host that limits bandwidth in MB/s. "
             f"{confirm.PERCENT} per cent unless given: of the memory bandwidth, or on such a host of what the "
-            "neighbour moves now",
+            f"neighbour moves now. Where bandwidth can't be limited, the ways that it may fill, {confirm.FEW_WAYS} "
+            "unless given",
         )
         trial.add_argument("--yes", action="store_true", help="do not ask")
         return parser

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment of ``vmqos neighbours VM --confirm``: the culprit is held back, and the victim is measured.
 
+Its memory bandwidth is limited. Where the host can't do that, it is confined to a few ways, which shows whether it
+takes cache, and nothing of memory's bandwidth.
+
 Whatever ends this process, everything is as before some seconds later (:mod:`vmqos.cli.common.lease`).
 """
 
@@ -30,6 +33,10 @@ PERCENT = 20
 """The limit where bandwidth is limited in per cent, unless another one is given."""
 PART, LEAST_MBPS = 0.2, 250
 """The limit where it is limited in MB/s: this part of what the culprit moves now, and no less than this."""
+FEW_WAYS = 2
+"""The ways that the culprit fills, and no others, where bandwidth can't be limited; what it shares by its flavor is the
+least."""
+WAYS = "ways"
 
 Report = Callable[[str, float], None]
 """Is told the phase, and the seconds of it that have passed."""
@@ -43,7 +50,7 @@ class Parties:
     :ivar cause: by what the agent says that it is slowed; ``None`` where it says nothing of these two.
     :ivar since: since when (seconds since 1970); infinitely long ago where nothing is said.
     :ivar limit: the culprit's limit, as an extra spec.
-    :ivar unit: the unit of it, for people.
+    :ivar unit: the unit of it, for people: of bandwidth, or :data:`WAYS`.
     """
 
     victim: contract.Vm
@@ -52,6 +59,11 @@ class Parties:
     since: float
     limit: str
     unit: str
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the culprit fills few ways meanwhile; else its bandwidth is limited."""
+        return self.unit == WAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +86,10 @@ def find(
     """Who slows a VM, as the agent says, and how this one can be held back.
 
     :param culprit: the VM that the operator named; ``None``: the one that the agent is surest of.
-    :param limit: in per cent or in MB/s, whatever the host's unit is; ``None`` for the usual one.
+    :param limit: in per cent or in MB/s, whatever the host's unit is, or in ways where it can't limit bandwidth;
+        ``None`` for the usual one.
     :raises vmqos.cli.exceptions.NoCulprit: if none is named, and the agent knows of none.
-    :raises vmqos.cli.exceptions.NoLimitPossible: if the host can't limit bandwidth.
+    :raises vmqos.cli.exceptions.NoLimitPossible: if the host can't limit bandwidth, and ways are of no use either.
     """
     there = {vm["uuid"]: vm for vm in vms}
     suspects = there.keys() if culprit is None else {culprit["uuid"]}
@@ -88,14 +101,20 @@ def find(
         if pair is None:
             raise exceptions.NoCulprit(vm=display_name(victim))
         culprit = there[pair["culprit"]]
+    cause = Cause(pair["cause"]) if pair is not None and pair["cause"] in set(Cause) else None
     unit = culprit.get("bandwidth_unit")
     if unit is None:
-        raise exceptions.NoLimitPossible(vm=display_name(culprit))
-    if unit == "%":
+        problem = "and ways do not keep a VM from memory" if cause is Cause.BANDWIDTH else ""
+        if not any(cache["resource"] == "L3" for cache in agent.caches()):
+            problem = "nor can the L3 be partitioned (info/L3)"
+        if problem:
+            raise exceptions.NoLimitPossible(vm=display_name(culprit), problem=problem)
+        # All that is tried then is whether it takes cache.
+        unit, cause, spec = WAYS, Cause.CACHE, _few_ways(culprit, limit)
+    elif unit == "%":
         spec = f"hw:mem_bandwidth_percent={limit or PERCENT}"
     else:
         spec = f"hw:mem_bandwidth_mbps={limit or _part_of_traffic(agent, culprit['uuid'])}"
-    cause = Cause(pair["cause"]) if pair is not None and pair["cause"] in set(Cause) else None
     return Parties(victim, culprit, cause, pair["since"] if pair is not None else -math.inf, spec, unit)
 
 
@@ -139,7 +158,8 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
         during = _measure(client, parties, time.time(), whole, go_on)
     after = _measure(client, parties, time.time(), whole, lambda passed: report("after", passed))
     _check_runs(client, parties.victim, f"{display_name(parties.culprit)} has what it had before again")
-    return Tried(parties, judge(before, during, after, parties.cause), limit, seconds)
+    outcome = judge(before, during, after, parties.cause, confined=parties.is_confined)
+    return Tried(parties, outcome, limit, seconds)
 
 
 def _check_runs(client: AgentClient, vm: contract.Vm, state: str) -> None:
@@ -175,7 +195,7 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
     :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
     """
     with lease(client, parties.culprit, _granted, _group_of) as held:
-        yield held.begin(parties.limit)["limit"], held.renew
+        yield held.begin(parties.limit, confine=parties.is_confined)["limit"], held.renew
 
 
 def wait(until: float, each: Callable[[float], None], began: float) -> None:
@@ -190,6 +210,15 @@ def wait(until: float, each: Callable[[float], None], began: float) -> None:
         if not left:
             return
         time.sleep(min(PAUSE, left))
+
+
+def _few_ways(culprit: contract.Vm, limit: int | None) -> str:
+    """The ways that the culprit is confined to, as extra specs: no fewer than it shares by its flavor."""
+    few = limit or FEW_WAYS
+    code, data = culprit.get("code_ways_requested"), culprit.get("data_ways_requested")
+    if code and data:
+        return f"hw:cache_code_ways={max(code, few // 2)} hw:cache_data_ways={max(data, few - few // 2)}"
+    return f"hw:cache_ways={max(culprit['ways_requested'] or 0, few)}"
 
 
 def _granted(vm: contract.Vm) -> tuple[object, ...]:

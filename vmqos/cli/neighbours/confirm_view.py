@@ -31,6 +31,7 @@ _LABELS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "traffic": ("Traffic with memory", say.bandwidth),
     "held": ("Held of the cache", say.size),
     "traffic_of_culprit": ("Traffic of {culprit}", say.bandwidth),
+    "held_of_culprit": ("Held by {culprit}", say.size),
 }
 
 
@@ -44,7 +45,8 @@ class Progress(PhaseBar):
         super().__init__(stream, len(PHASES) * seconds)
         self._seconds = seconds
         name = display_name(parties.culprit)
-        self._doing = dict(zip(PHASES, ("before the trial", f"{name} is limited", "after the trial"), strict=True))
+        meanwhile = f"{name} is {'confined' if parties.is_confined else 'limited'}"
+        self._doing = dict(zip(PHASES, ("before the trial", meanwhile, "after the trial"), strict=True))
 
     def report(self, phase: str, passed: float) -> None:
         """Show the phase, and how many seconds of it have passed."""
@@ -55,11 +57,18 @@ class Progress(PhaseBar):
 def question(parties: Parties, seconds: float) -> str:
     """What will be done, in sentences."""
     victim, culprit = display_name(parties.victim), display_name(parties.culprit)
-    limit = f"{parties.limit.partition('=')[2]} {parties.unit}"
+    who, limit = f"{culprit} ({neutralise(parties.culprit['uuid'])})", parties.limit.partition("=")[2]
+    if parties.is_confined:
+        ways = _ways(sum(int(spec.partition("=")[2]) for spec in parties.limit.split()))
+        done = (
+            f"{who} will fill {ways} of the cache, which no other VM fills, and none besides, for this host can't "
+            "limit memory bandwidth"
+        )
+    else:
+        done = f"the memory bandwidth of {who} will be limited to {limit} {parties.unit}"
     return (
-        f"For {seconds:g} s, the memory bandwidth of {culprit} ({neutralise(parties.culprit['uuid'])}) will be limited "
-        f"to {limit}. {victim} is measured for {seconds:g} s before that, meanwhile, and after. No VM gets less than "
-        "its flavor promises, and everything is put back, however this command ends.\n"
+        f"For {seconds:g} s, {done}. {victim} is measured for {seconds:g} s before that, meanwhile, and after. No VM "
+        "gets less than its flavor promises, and everything is put back, however this command ends.\n"
     )
 
 
@@ -105,11 +114,22 @@ def _sentences(tried: Tried) -> Iterator[Text]:
     yield Text(f"{neutralise(outcome.reason[:1].upper() + outcome.reason[1:])}.")
     if outcome.verdict is Verdict.CONFIRMED:
         yield Text(f"That is better by a factor of {outcome.faster:.1f} or more.")
+    if tried.parties.is_confined and outcome.verdict is not Verdict.CONFIRMED:
+        yield Text("That is about the cache alone: whether it takes memory's bandwidth was not tried.")
     yield Text(
-        f"{culprit} was limited to {tried.limit} {tried.parties.unit} of memory bandwidth for {tried.seconds:g} s, and "
-        "has what it had before again.",
+        f"{culprit} {_held_back(tried)} for {tried.seconds:g} s, and has what it had before again.",
         style="dim",
     )
+
+
+def _ways(number: int) -> str:
+    return "1 way" if number == 1 else f"{number} ways"
+
+
+def _held_back(tried: Tried) -> str:
+    if tried.parties.is_confined:
+        return f"filled {_ways(tried.limit)} alone, and no others,"
+    return f"was limited to {tried.limit} {tried.parties.unit} of memory bandwidth"
 
 
 def _rows(tried: Tried) -> Iterator[tuple[str, ...]]:

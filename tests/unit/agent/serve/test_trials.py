@@ -18,7 +18,7 @@ from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.snapshot import Snapshot
-from vmqos.agent.trial import Trials
+from vmqos.agent.trial import LONGEST, Trials
 from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.extra_specs import CachePolicy, CacheRequest
@@ -129,6 +129,9 @@ def test_the_gateways_socket_takes_no_trial(play: Play) -> None:
         ("key=k&hw:cache_ways=five", 400, "an integer from 1 up is allowed"),
         ("key=k&hw:cache_ways=5&may_fill_fewer=yes", 400, "may_fill_fewer='yes' can't be: true or false is allowed"),
         (f"key=k&{LIMIT}&may_fill_fewer=true", 400, "may_fill_fewer belongs to hw:cache_ways"),
+        (f"key=k&{LIMIT}&confine=true", 400, "confine belongs to hw:cache_ways"),
+        ("key=k&hw:cache_ways=2&confine=1", 400, "confine='1' can't be: true or false is allowed"),
+        ("key=k&hw:cache_ways=2&confine=true", 409, "its flavor gives it ways of its own, and it fills no others"),
         ("key=k&hw:cache_ways=12", 409, "L3 cache 0 has 9 ways to give in one piece and 12 are asked for"),
         ("key=k&hw:mem_bandwidth_percent=100", 409, "no limit on this host"),
         ("key=k&hw:mem_bandwidth_percent=95", 409, "no limit on this host"),
@@ -301,6 +304,18 @@ def test_a_vm_without_ways_is_tried_with_some_only_if_the_request_says_that_it_m
         played.client.begin_trial(OTHER, "key", "hw:cache_ways=4")
     running = played.trials.running
     assert running is not None and (running.uuid, running.ways, running.may_fill_fewer) == (OTHER, 3, True)
+
+
+def test_a_vm_without_ways_is_confined_to_a_few_for_as_long_as_a_limit_lasts(play: Play) -> None:
+    played = play(with_a_plain_vm(snapshot()))
+    told = played.client.begin_trial(OTHER, "key", "hw:cache_ways=2", confine=True)["trial"]
+    assert told is not None and (told["limit"], told["unit"]) == (2, "ways")
+    assert 0 < told["seconds_left"] <= LONGEST
+    running = played.trials.running
+    assert running is not None and running.confines
+    # It has no further steps.
+    with pytest.raises(AgentRefused, match="one is possible at a time"):
+        played.client.begin_trial(OTHER, "key", "hw:cache_ways=3", confine=True)
 
 
 def test_a_vm_without_ways_leaves_the_others_the_floor(play: Play) -> None:

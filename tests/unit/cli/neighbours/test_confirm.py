@@ -32,6 +32,8 @@ class TrialAgent(FakeAgent):
     :ivar refusals: how a question for a trial is answered instead, by its number.
     :ivar is_thief: whether WEB fares better while BATCH is limited.
     :ivar is_limited: whether BATCH is.
+    :ivar keeps_cache: whether it holds as much as ever meanwhile, where it is confined to ways.
+    :ivar unit: of limits of bandwidth; ``None``: it is confined to ways.
     :ivar late: how many answers have too few samples.
     :ivar puts_back: whether BATCH has what it had once the trial is over.
     """
@@ -45,6 +47,7 @@ class TrialAgent(FakeAgent):
         self.is_limited = False
         self.puts_back = True
         self.unit: str | None = "%"
+        self.keeps_cache = False
         self.tells_samples = True
         self.late = 0
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
@@ -61,7 +64,8 @@ class TrialAgent(FakeAgent):
         self.said.append((method, uuid, query))
         if not body:
             self.is_limited = method == "PUT" or not self.puts_back
-            running = {"uuid": uuid, "limit": 20, "unit": self.unit, "in_force": not query, "seconds_left": 50.0}
+            unit, limit = (self.unit, 20) if self.unit is not None else ("ways", 2)
+            running = {"uuid": uuid, "limit": limit, "unit": unit, "in_force": not query, "seconds_left": 50.0}
             answer: dict[str, Any] = {"trial": None if method == "DELETE" else running}
         else:
             answer = {"error": body}
@@ -73,7 +77,10 @@ class TrialAgent(FakeAgent):
         found = [vm | {"bandwidth_unit": self.unit, "bandwidth": {}} for vm in examples.vms()]
         if self.is_limited:
             batch = next(vm for vm in found if vm["uuid"] == BATCH)
-            batch |= {"bandwidth": {"0": 20}, "group": "vmqos.shared-ways2-mb20"}
+            if self.unit is None:
+                batch |= {"group": f"vmqos.{BATCH}", "masks": {"0": "600", "1": "600"}, "policy": "exclusive"}
+            else:
+                batch |= {"bandwidth": {"0": 20}, "group": "vmqos.shared-ways2-mb20"}
         return found
 
     def samples(self) -> dict[str, Any]:
@@ -85,9 +92,11 @@ class TrialAgent(FakeAgent):
             vary, moment = chance[number % 3], now + INTERVAL * (number - 120)
             counts = {"cycles": 1e9 * vary, "instructions": (1e9 if fares else 5e8), "references": 2e7, "misses": 1e6}
             counts["references"] *= counts["instructions"] / 1e9
-            moved = 8e8 if self.is_limited else 4e9
+            is_confined = self.is_limited and self.unit is None
+            moved = 8e8 if self.is_limited and not is_confined else 4e9
+            held = 1e6 if is_confined and not self.keeps_cache else 8e6
             told[WEB].append({"time": moment, "occupancy": {"0": 4e6}, "bandwidth": 1e8 * vary, "counts": counts})
-            told[BATCH].append({"time": moment, "occupancy": {"0": 8e6}, "bandwidth": moved, "counts": None})
+            told[BATCH].append({"time": moment, "occupancy": {"0": held}, "bandwidth": moved, "counts": None})
         if self.late:
             self.late -= 1
             told = {uuid: [one for one in of if abs(one["time"] - now) < 2.5 * INTERVAL] for uuid, of in told.items()}
@@ -204,10 +213,95 @@ def test_what_can_not_be_asked_is_refused_before_anything_is_done(
     assert (ran.status, ran.out, trials.said) == (status, "", []) and text in ran.err
 
 
-def test_a_host_that_can_not_limit_bandwidth_is_told_so(trials: TrialAgent, run: Run) -> None:
+CONFINE = ("PUT", BATCH, {"hw:cache_ways": "2", "confine": "true"})
+
+
+def test_where_bandwidth_can_not_be_limited_a_thief_of_cache_is_confined_to_a_few_ways(
+    trials: TrialAgent, run: Run
+) -> None:
     trials.unit = None
     ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.err) == (0, "before the trial ...\nbatch is confined ...\nafter the trial ...\n")
+    assert trials.said == [CONFINE, AGAIN, AGAIN, BACK]
+    first, why, _, limit, _, *table = ran.out.splitlines()
+    assert first == "Confirmed: batch slows web-1."
+    assert why == "Cycles for an instruction: 2.00 before, 1.00 during and 2.00 after the trial."
+    assert limit == "batch filled 2 ways alone, and no others, for 10 s, and has what it had before again."
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if "|" in line]
+    assert ["Held by batch", "7.6 MiB", "977 KiB", "7.6 MiB"] in rows
+    assert ["Traffic of batch", "3815 MiB/s", "3815 MiB/s", "3815 MiB/s"] in rows
+    told = json.loads(run("neighbours", "web-1", "--confirm", "--yes", "-f", "json").out)
+    assert (told["limit"], told["unit"], told["cause"]) == (2, "ways", "cache")
+    assert told["figures"][-1] == {"figure": "held_of_culprit", "before": 8e6, "during": 1e6, "after": 8e6}
+
+
+def test_a_confined_neighbour_is_not_cleared_of_taking_bandwidth(trials: TrialAgent, run: Run) -> None:
+    trials.unit, trials.is_thief = None, False
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 4 and ran.out.startswith("Not confirmed: web-1 fared no better")
+    assert "\nThat is about the cache alone: whether it takes memory's bandwidth was not tried.\n" in ran.out
+
+
+def test_of_a_confined_neighbour_that_holds_as_much_as_ever_nothing_can_be_said(trials: TrialAgent, run: Run) -> None:
+    trials.unit, trials.keeps_cache, trials.is_thief = None, True, False
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert ran.status == 5
+    assert "Few ways did not hold the neighbour back, which held 7.6 MiB before and 7.6 MiB during" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("promised", "options", "spec"),
+    [
+        ({}, (), {"hw:cache_ways": "2"}),
+        ({}, ("--limit", "3"), {"hw:cache_ways": "3"}),
+        ({"ways_requested": 4}, (), {"hw:cache_ways": "4"}),
+        ({"ways_requested": None, "policy": None, "state": "none"}, (), {"hw:cache_ways": "2"}),
+        ({"ways_requested": 2, "code_ways_requested": 1, "data_ways_requested": 1}, (), {
+            "hw:cache_code_ways": "1", "hw:cache_data_ways": "1",
+        }),
+        ({"ways_requested": 5, "code_ways_requested": 1, "data_ways_requested": 4}, (), {
+            "hw:cache_code_ways": "1", "hw:cache_data_ways": "4",
+        }),
+    ],
+)  # fmt: skip
+def test_a_neighbour_is_confined_to_no_fewer_ways_than_it_shares(
+    promised: dict[str, Any], options: tuple[str, ...], spec: dict[str, str], trials: TrialAgent, run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    trials.unit = None
+    running = trials.vms
+    monkeypatch.setattr(trials, "vms", lambda: [vm | promised if vm["uuid"] == BATCH else vm for vm in running()])
+    run("neighbours", "web-1", "--confirm", "--yes", *options)
+    assert trials.said[0] == ("PUT", BATCH, {**spec, "confine": "true"})
+
+
+@pytest.mark.parametrize(
+    ("cause", "caches", "why"),
+    [
+        ("memory-bandwidth", examples.caches(), "and ways do not keep a VM from memory"),
+        ("cache", [], "nor can the L3 be partitioned (info/L3)"),
+    ],
+)
+def test_a_host_on_which_the_neighbour_can_not_be_held_back_is_told_so(
+    cause: str, caches: list[Any], why: str, trials: TrialAgent, run: Run
+) -> None:
+    trials.unit = None
+    (pair,) = examples.neighbours()["pairs"]
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=INTERVAL, pairs=[pair | {"cause": cause}])
+    trials.answers["/v1/caches"] = {"caches": caches, "l2_caches": []}
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert (ran.status, trials.said) == (1, []) and "batch can't be held back: this host's memory bandwidth" in ran.err
+    assert why in ran.err
+
+
+def test_before_it_is_confined_it_is_said_what_that_is(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials.unit = None
+    monkeypatch.setattr(sys, "stdin", Stream("n\n"))
+    said = run("neighbours", "web-1", "--confirm").err
+    question = f"For 10 s, batch ({BATCH}) will fill 2 ways of the cache, which no other VM fills, and none besides"
+    assert said.startswith(question) and not trials.said
 
 
 @pytest.mark.parametrize(("interval", "text"), [(0.0, "does not read the counters regularly"), (30.0, "every 30 s")])
