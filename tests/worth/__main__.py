@@ -27,7 +27,7 @@ GUESTS = (
     ("milan-shared", ("guest_mixes",)),
 )
 """Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
-NATIVE = ("batch_channel", "memory_limit", "neighbours", "size", "leaving")
+NATIVE = ("batch_channel", "memory_limit", "neighbours", "size", "size_passive", "leaving")
 """Experiments that need no guest, and no rights."""
 COMPLETED: Mapping[str, Callable[[Any], Any]] = {"guest_mixes": beside.complete}
 """What is made outside of what some experiments found in a guest."""

@@ -22,6 +22,7 @@ from tests.worth.sections import (
     neighbours,
     pseudo_locked,
     size,
+    size_passive,
 )
 
 ALL: Mapping[str, Callable[[Any], Section]] = {
@@ -38,6 +39,7 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "neighbours": neighbours.section,
     "guest_mixes": guest_mixes.section,
     "size": size.section,
+    "size_passive": size_passive.section,
     "leaving": leaving.section,
 }
 """By experiment, in the order of the report."""
