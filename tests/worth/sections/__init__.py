@@ -23,6 +23,7 @@ from tests.worth.sections import (
     pseudo_locked,
     size,
     size_passive,
+    size_programs,
 )
 
 ALL: Mapping[str, Callable[[Any], Section]] = {
@@ -39,6 +40,7 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "neighbours": neighbours.section,
     "guest_mixes": guest_mixes.section,
     "size": size.section,
+    "size_programs": size_programs.section,
     "size_passive": size_passive.section,
     "leaving": leaving.section,
 }
