@@ -14,20 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernel.lab import guest, machines
+from tests.kernel.lab.build import ready
+from tests.kernel.lab.cache import Cache
 from tests.kernel.lab.errors import GuestDied, LabError
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.worth import page, sections
 from tests.worth.display import Display
 from tests.worth.neighbours import beside
+from tests.worth.size.programs import linux
 
 GUESTS = (
     ("milan-shared", ("four_cases", "compression", "capped_batch", "halves", "jitter", "mixes")),
     ("milan-shared", ("bench",)),
     ("broadwell", ("pseudo_locked",)),
     ("milan-shared", ("guest_mixes",)),
+    ("milan-shared", ("size_programs",)),
 )
 """Machines, and which experiments are made in one guest: a compute node takes as long to start as two of them."""
-NATIVE = ("batch_channel", "memory_limit", "neighbours", "size", "leaving")
+NATIVE = ("batch_channel", "memory_limit", "neighbours", "size", "size_passive", "leaving")
 """Experiments that need no guest, and no rights."""
 COMPLETED: Mapping[str, Callable[[Any], Any]] = {"guest_mixes": beside.complete}
 """What is made outside of what some experiments found in a guest."""
@@ -108,6 +112,9 @@ def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, 
         with guest.kept_of_the_dead() as path:
             # What earlier runs left, for those that go on with it.
             left = {str(beside.KEPT.relative_to(CHECKOUT)): beside.KEPT.read_bytes()} if beside.KEPT.exists() else {}
+            if "size_programs" in names:
+                kernel = ready(Cache())[f"linux-{KERNEL}"].path / "vmlinuz"
+                left[str(linux.KERNEL.relative_to(CHECKOUT))] = kernel.read_bytes()
             job = Job(f"exec python3 -m tests.worth.inside {' '.join(names)}", left)
             with guest.Guest(machines.machine(machine), KERNEL, job, path, append=NO_TICKS) as running:
                 deadline = time.monotonic() + TIMEOUT

@@ -17,7 +17,7 @@ READY = len("ready\n")
 class Load:
     """What a VM does (``payload/load.c`` tells it all).
 
-    :ivar walk: ``chase``, ``random``, ``stream``, ``copy`` or ``compress``.
+    :ivar walk: ``chase``, ``random``, ``stream``, ``copy`` or ``compress``; or the program that a Linux runs.
     :ivar size: bytes that it works on.
     :ivar every: accesses for one dot on the console, which takes the host some ten thousand instructions.
     :ivar table: of ``compress``: bytes of its table, a power of two.

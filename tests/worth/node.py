@@ -18,7 +18,7 @@ from tools.lab import mounts, processes, vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Launch, Preloaded
-from tools.lab.vms import Flavor, RunningVm
+from tools.lab.vms import Flavor, Linux, RunningVm
 from tools.lab.workspace import Workspace
 
 RESCTRL = Path("/sys/fs/resctrl")
@@ -96,11 +96,19 @@ class Node:
     rom: Path
     workers: dict[str, Worker] = field(default_factory=dict)
 
-    def start(self, name: str, load: Load, extra_specs: Mapping[str, str] = NOTHING, cpus: str = "") -> Worker:
+    def start(
+        self,
+        name: str,
+        load: Load,
+        extra_specs: Mapping[str, str] = NOTHING,
+        cpus: str = "",
+        linux: Linux | None = None,
+    ) -> Worker:
         """Start a VM, and wait until it works and the agent has done what its flavor asks for.
 
         :param extra_specs: the flavor's.
         :param cpus: the CPUs that it may run on; all where empty.
+        :param linux: what makes the load, and says how far it got, if that is not the ROM.
         """
         console = self.workspace.path / f"{name}.console"
         vm = vms.Vm(
@@ -109,8 +117,9 @@ class Node:
             cpuset=cpus,
             memory=load.memory,
             virt_type="kvm",
-            rom=self.rom,
-            fw_cfg={loads.FW_CFG: load.text},
+            rom=None if linux else self.rom,
+            linux=linux,
+            fw_cfg={} if linux else {loads.FW_CFG: load.text},
             console=console,
         )
         worker = self.workers[name] = Worker(vms.run(self.libvirtd, vm), load, console)

@@ -34,6 +34,19 @@ class Flavor:
 
 
 @dataclass(frozen=True, slots=True)
+class Linux:
+    """A Linux for a VM.
+
+    :ivar kernel: the file of the kernel; ``initrd``: that of the initial RAM disk.
+    :ivar command_line: of the kernel.
+    """
+
+    kernel: Path
+    initrd: Path
+    command_line: str
+
+
+@dataclass(frozen=True, slots=True)
 class Vm:
     """A VM to define: no disk, no network, one I/O thread; its firmware finds nothing to boot and idles.
 
@@ -50,6 +63,7 @@ class Vm:
     :ivar numatune: elements for ``<numatune>``, such as ``<memory>``.
     :ivar metadata: takes the place of Nova's ``<metadata>`` element, for bad-input tests; may be empty.
     :ivar rom: the file that takes the firmware's place; the firmware where ``None``.
+    :ivar linux: what the firmware boots; nothing where ``None``.
     :ivar fw_cfg: files of QEMU's firmware configuration, by name (``opt/...``).
     :ivar console: where the first serial port is written to; there is none where ``None``.
     """
@@ -67,6 +81,7 @@ class Vm:
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
     metadata: str | None = None
     rom: Path | None = None
+    linux: Linux | None = None
     fw_cfg: Mapping[str, str] = field(default_factory=dict)
     console: Path | None = None
 
@@ -106,6 +121,7 @@ def domain_xml(vm: Vm) -> str:
     cpuset = f" cpuset={quoteattr(vm.cpuset)}" if vm.cpuset else ""
     rom = f'<loader readonly="yes" type="rom">{escape(str(vm.rom))}</loader>' if vm.rom else ""
     entries = "".join(f"<entry name={quoteattr(name)}>{escape(text)}</entry>" for name, text in vm.fw_cfg.items())
+    linux = _linux(vm.linux) if vm.linux else ""
     fw_cfg = f'\n  <sysinfo type="fwcfg">{entries}</sysinfo>' if entries else ""
     path = quoteattr(str(vm.console))
     console = f'\n    <serial type="file"><source path={path}/><target port="0"/></serial>' if vm.console else ""
@@ -118,7 +134,7 @@ def domain_xml(vm: Vm) -> str:
   <iothreads>1</iothreads>
   <cputune>{vm.cputune}</cputune>
   <numatune>{vm.numatune}</numatune>
-  <os><type arch="x86_64" machine="pc">hvm</type>{rom}</os>{fw_cfg}
+  <os><type arch="x86_64" machine="pc">hvm</type>{rom}{linux}</os>{fw_cfg}
   <features><acpi/><apic/></features>
   <on_poweroff>destroy</on_poweroff>
   <on_crash>destroy</on_crash>
@@ -127,6 +143,11 @@ def domain_xml(vm: Vm) -> str:
     <memballoon model="none"/>{console}
   </devices>
 </domain>"""
+
+
+def _linux(linux: Linux) -> str:
+    parts = {"kernel": linux.kernel, "initrd": linux.initrd, "cmdline": linux.command_line}
+    return "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in parts.items())
 
 
 def define(connection: libvirt.virConnect, vm: Vm) -> libvirt.virDomain:

@@ -18,7 +18,7 @@ from tests.functional.telemetry.sizing import SLOW, TWO, in_resctrl, run_watched
 from tests.functional.telemetry.sizing import agent as agent
 from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, start, steady_groups
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
-from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
+from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play, samples_of
 from tests.functional.telemetry.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
@@ -195,3 +195,18 @@ def test_vms_of_a_flavor_without_ways_are_sized_one_after_the_other(
     assert set(found["cost"].values()) == {6} and found["extra_spec"] == "hw:cache_ways=3"
     assert found["command"] == "vmqos flavor set m1.small --cache-ways 3"
     wait_for(lambda: is_as_before(simulator, before), "everything being as before", SLOW)
+
+
+def test_without_a_trial_it_is_said_why_the_past_of_a_vm_tells_nothing(
+    agent: Agent, scene: Scene, wait_for: WaitFor
+) -> None:
+    three, does = scene.three(agent), (3 * MIB, 8e8)
+    before = groups(scene.simulator)
+    play(scene.simulator, {three.vm.uuid: does})
+    wait_for(lambda: samples_of(agent, three.vm, does) > 2, "samples of what it does", SLOW)
+    ran = vmqos(agent, "size", three.vm.uuid, "--passive")
+    assert ran.returncode == 1 and "too few samples count misses of the L3" in ran.stderr, ran
+    assert "ways that it may fill" in ran.stderr
+    own = vmqos(agent, "size", three.other.uuid, "--passive")
+    assert own.returncode == 1 and "it has ways of its own" in own.stderr, own
+    assert groups(scene.simulator) == before

@@ -98,9 +98,12 @@ class Reference:
         return served
 
     def _read_l3(self, access: Access) -> From:
-        self._measure(access)
         l3 = self.l3[access.domain][access.line % self._geometry.l3_sets]
         way = l3.find(access.line)
+        if way is not None and l3.ways[way].rmid != access.rmid:
+            self.distances[access.domain, access.rmid, 0] += 1
+        else:
+            self._measure(access)
         if way is not None:
             l3.use(way)
             return From.L3

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -50,6 +51,30 @@ def test_the_curve_is_what_is_missed_with_each_number_of_ways(replay: ctypes.CDL
             missed.append(counts.data.memory + counts.fetch.memory)
     assert [curve.misses(ways) for ways in range(WAYS + 1)] == missed
     assert missed[0] == curve.accesses > missed[3] > missed[WAYS]
+
+
+def test_lines_that_others_hold_take_no_ways_of_ones_own(replay: ctypes.CDLL) -> None:
+    """As with the host's kernel, which works for a VM under the VM's RMID, and for others under theirs."""
+    chance, theirs, ours_from = random.Random(3), 900, 5_000
+
+    def trace() -> list[Access]:
+        """Most of what the RMID 0 accesses is its own; the rest is what the RMID 1 holds, and often uses."""
+        accesses = []
+        for _ in range(30_000):
+            line = ours_from + int(1_500 * chance.random() ** 2) if chance.random() < 0.7 else chance.randrange(theirs)
+            accesses.append(Access(line, l3_mask=0, cpu=0, rmid=0))
+            accesses.append(Access(chance.randrange(theirs), l3_mask=0x7F0, cpu=1, rmid=1))
+        return accesses
+
+    accesses, curve, missed = trace(), Curve((0,) * WAYS, 0), {}
+    for ways in range(1, 5):
+        mine = (1 << ways) - 1
+        with model(replay, GEOMETRY, cpus=2, extra=COUNTED) as one:
+            one.run(replace(access, l3_mask=access.l3_mask or mine) for access in accesses)
+            curve, counts = one.curve(0), one.counts(0)
+        missed[ways] = counts.data.memory
+        assert abs(curve.misses(ways) - missed[ways]) <= 0.02 * curve.accesses, (ways, curve.misses(ways), missed)
+    assert missed[1] > missed[4] + 0.2 * curve.accesses
 
 
 def test_a_flush_makes_all_lines_strange(replay: ctypes.CDLL) -> None:

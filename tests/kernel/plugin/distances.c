@@ -55,26 +55,44 @@ static uint64_t *make_directory(struct distances *d, unsigned rmid)
     return made;
 }
 
-void distances_access(struct distances *d, unsigned rmid, uint32_t set, uint64_t number, uint64_t weight)
+/* Returns NULL if nothing is counted of this RMID. */
+static uint64_t *directory_of(struct distances *d, unsigned rmid)
 {
-    uint64_t *directory, *lines;
-    unsigned distance = 0;
+    uint64_t *directory;
 
     if (!d->directories || !d->ways)
-        return;
+        return NULL;
     directory = __atomic_load_n(&d->directories[rmid], __ATOMIC_ACQUIRE);
-    if (!directory) {
-        if (__atomic_load_n(&d->made, __ATOMIC_RELAXED) == d->most || !(directory = make_directory(d, rmid)))
-            return;
-    }
+    if (directory || __atomic_load_n(&d->made, __ATOMIC_RELAXED) == d->most)
+        return directory;
+    return make_directory(d, rmid);
+}
+
+static void count(struct distances *d, unsigned rmid, unsigned distance, uint64_t weight)
+{
+    __atomic_fetch_add(&d->counts[(size_t)rmid * DISTANCES + distance], weight, __ATOMIC_RELAXED);
+}
+
+void distances_access(struct distances *d, unsigned rmid, uint32_t set, uint64_t number, uint64_t weight)
+{
+    uint64_t *directory = directory_of(d, rmid), *lines;
+    unsigned distance = 0;
+
+    if (!directory)
+        return;
     lines = &directory[(size_t)set * d->ways];
     while (distance < d->ways && lines[distance] != number)
         distance++;
     /* What is pushed out at the end is not less than the ways away. */
     memmove(&lines[1], lines, (distance < d->ways ? distance : d->ways - 1) * sizeof *lines);
     lines[0] = number;
-    __atomic_fetch_add(&d->counts[(size_t)rmid * DISTANCES + (distance < d->ways ? distance : BEYOND)], weight,
-                       __ATOMIC_RELAXED);
+    count(d, rmid, distance < d->ways ? distance : BEYOND, weight);
+}
+
+void distances_found(struct distances *d, unsigned rmid, uint64_t weight)
+{
+    if (directory_of(d, rmid))
+        count(d, rmid, 0, weight);
 }
 
 void distances_forget(struct distances *d, uint32_t set)

@@ -7,6 +7,9 @@
  * distance is w or more, and those that it accesses for the first time. So one pass says what it would miss with each
  * number of ways.
  *
+ * Lines that another RMID brought in are found whatever ways this one has, and take none of them: a VM and the host share
+ * the host's kernel. So an access that finds such a line is one of distance 0, and moves no other line away.
+ *
  * An RMID has a directory of its own, of as many sets and ways as the cache: 8 bytes for each line of the simulated
  * sets. Only so many RMIDs as are asked for have one, the first that access the cache.
  */
@@ -38,6 +41,9 @@ void distances_empty(struct distances *d, uint32_t sets, unsigned ways);
 
 /* An access to the cache, which counts as so many. Accesses to one set come one at a time. */
 void distances_access(struct distances *d, unsigned rmid, uint32_t set, uint64_t number, uint64_t weight);
+
+/* An access that found a line which another RMID brought in: it takes none of this RMID's ways, however many it has. */
+void distances_found(struct distances *d, unsigned rmid, uint64_t weight);
 
 /* The cache has lost all lines of a set. */
 void distances_forget(struct distances *d, uint32_t set);

@@ -143,8 +143,11 @@ static struct outcome read_l3(struct l3 *l3, const struct access *a, uint64_t we
     struct line *there;
 
     pthread_mutex_lock(lock_of(l3, set));
-    distances_access(&l3->distances, a->rmid, set, a->number, weight);
     there = cache_find(&l3->cache, set, a->number);
+    if (there && there->rmid != a->rmid)
+        distances_found(&l3->distances, a->rmid, weight);
+    else
+        distances_access(&l3->distances, a->rmid, set, a->number, weight);
     if (there) {
         cache_use(&l3->cache, set, there);
     } else {

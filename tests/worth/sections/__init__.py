@@ -22,6 +22,8 @@ from tests.worth.sections import (
     neighbours,
     pseudo_locked,
     size,
+    size_passive,
+    size_programs,
 )
 
 ALL: Mapping[str, Callable[[Any], Section]] = {
@@ -38,6 +40,8 @@ ALL: Mapping[str, Callable[[Any], Section]] = {
     "neighbours": neighbours.section,
     "guest_mixes": guest_mixes.section,
     "size": size.section,
+    "size_programs": size_programs.section,
+    "size_passive": size_passive.section,
     "leaving": leaving.section,
 }
 """By experiment, in the order of the report."""

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
-from tools.lab.vms import NOVA_NAMESPACE, Flavor, Vm, domain_xml
+from tools.lab.vms import NOVA_NAMESPACE, Flavor, Linux, Vm, domain_xml
 
 NOVA = f"{{{NOVA_NAMESPACE}}}"
 
@@ -25,3 +26,11 @@ def test_an_older_nova_writes_no_extra_specs() -> None:
 
 def test_metadata_can_be_anything() -> None:
     assert "<metadata><x/></metadata>" in domain_xml(Vm("a", Flavor("b"), metadata="<metadata><x/></metadata>"))
+
+
+def test_a_linux_is_what_the_firmware_boots() -> None:
+    linux = Linux(Path("/lab/vmlinuz"), Path("/lab/a&b"), "console=ttyS0 quiet")
+    root = ElementTree.fromstring(domain_xml(Vm("a", Flavor("b"), linux=linux)))
+    found = {name: root.findtext(f"os/{name}") for name in ("kernel", "initrd", "cmdline", "loader")}
+    assert found == {"kernel": "/lab/vmlinuz", "initrd": "/lab/a&b", "cmdline": "console=ttyS0 quiet", "loader": None}
+    assert ElementTree.fromstring(domain_xml(Vm("a", Flavor("b")))).find("os/kernel") is None
