@@ -11,7 +11,7 @@ from typing import Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from vmqos.cli import exceptions
+from vmqos.cli import command_list, exceptions
 from vmqos.cli.completion.command import Complete
 from vmqos.version import version as vmqos_version
 from vmqos.visible_text import make_visible, neutralise
@@ -24,7 +24,8 @@ USAGE_STATUS = 2
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
 The commands ask vmqos-agent over its local socket; bench, capabilities, doctor, lock, replay, reset, simulate and top
-work without it, and flavor and placement ask the cloud."""
+work without it, and flavor and placement ask the cloud. 'vmqos doctor', 'vmqos vm list' and 'vmqos cache show' are a
+good beginning."""
 
 
 class VmqosApp(App):
@@ -39,6 +40,7 @@ class VmqosApp(App):
         self._failure: BaseException | None = None
         # In the place of cliff's own.
         self.command_manager.add_command("complete", Complete)
+        self.command_manager.add_command("help", command_list.Help)
 
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
@@ -92,6 +94,11 @@ class VmqosApp(App):
             self.interactive_mode = False
             argv.append("help")
 
+    def print_help_if_requested(self) -> None:
+        """Answer ``--help``."""
+        if self.options.deferred_help:
+            command_list.show(self)
+
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command, or say in one line which ones there are.
 
@@ -118,6 +125,8 @@ class VmqosApp(App):
         words = " ".join(argv[: next((i for i, word in enumerate(argv) if word.startswith("-")), len(argv))])
         if not words:
             return f"unknown option {argv[0]}; see 'vmqos --help'"
-        inside = [name for name, _ in self.command_manager if name.startswith(f"{argv[0]} ")]
-        matches = sorted(inside) or self.get_fuzzy_matches(argv[0])
+        known = [name for name, _ in self.command_manager]
+        matches = command_list.meant(argv, known)
+        if not matches:
+            return f"there is no command '{words}'; 'vmqos --help' lists them all"
         return f"there is no command '{words}'; did you mean: {', '.join(matches)}? See 'vmqos --help'"

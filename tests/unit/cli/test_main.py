@@ -57,6 +57,7 @@ def test_help_lists_every_command_with_a_line(run: Run, arguments: tuple[str, ..
     assert ran.status == 0
     for command in COMMANDS:
         assert re.search(rf"^  {command} +\w.{{20,}}$", ran.out, re.MULTILINE), command
+    assert "(cliff)" not in ran.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -94,6 +95,10 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
         (("cahce", "show"), "there is no command 'cahce show'; did you mean: cache show"),
         (("--colour", "vm", "list"), "unknown option --colour; see 'vmqos --help'"),
         (("vm", "frobnicate"), "did you mean: vm list, vm names, vm show?"),
+        (("list",), "there is no command 'list'; did you mean: lock list, vm list? See 'vmqos --help'"),
+        (("neighbors",), "did you mean: neighbours?"),
+        (("flavour", "set"), "did you mean: flavor check, flavor set, flavor unset?"),
+        (("version",), "there is no command 'version'; 'vmqos --help' lists them all"),
     ],
 )
 def test_wrong_usage_is_one_line_on_stderr_and_status_2(run: Run, arguments: tuple[str, ...], message: str) -> None:
