@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 
 import pytest
+from oslo_config import cfg
+from oslo_log import log
+from oslo_log.formatters import ContextFormatter, JSONFormatter
 
 from vmqos.visible_text import make_visible
 
 HOSTILE = "\x1b]0;owned\x07\r\n2026-11-22 00:00:00 ERROR all is lost\x85\u202e\udcff"
 HARMLESS = r"\x1b]0;owned\x07\r\n2026-11-22 00:00:00 ERROR all is lost\x85\u202e\udcff"
+
+CONF = cfg.ConfigOpts()
+log.register_options(CONF)
 
 
 @pytest.fixture
@@ -53,6 +60,28 @@ def test_the_lines_of_a_traceback_are_indented_and_visible(logger: logging.Logge
     assert others[-1] == r"    2026-11-22 00:00:00 ERROR all is lost\x85\u202e\udcff"
     assert any(line.endswith(r"ValueError: \x1b]0;owned\x07\r") for line in others)
     assert "".join(others).isprintable()
+
+
+def test_an_error_that_is_being_handled_is_not_told_twice(logger: logging.Logger) -> None:
+    for handler in logger.handlers:
+        handler.setFormatter(ContextFormatter(fmt="%(levelname)s %(message)s", config=CONF))
+    make_visible(logger)
+    try:
+        raise OSError("the disk is full")
+    except OSError as error:
+        logger.error("can't write: %s", error)
+    (line,) = written(logger)
+    assert line.endswith(" ERROR hostile [-] can't write: the disk is full")
+
+
+def test_a_log_in_json_keeps_its_level(logger: logging.Logger) -> None:
+    for handler in logger.handlers:
+        handler.setFormatter(JSONFormatter())
+    make_visible(logger)
+    logger.error("lost")
+    (line,) = written(logger)
+    told = json.loads(line)
+    assert (told["levelno"], told["levelname"], told["message"]) == (logging.ERROR, "ERROR", "lost")
 
 
 def test_an_error_itself_may_be_the_message(logger: logging.Logger) -> None:

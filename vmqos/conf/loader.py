@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from oslo_config import cfg, types
 
@@ -47,15 +49,43 @@ def load(
     try:
         conf(list(arguments), project="vmqos", prog=program, version=version)
     except cfg.ConfigFilesNotFoundError as error:
-        raise ConfigurationError(f"can't read the configuration file: {', '.join(error.config_files)}") from error
+        raise ConfigurationError(f"there is no configuration file {', '.join(error.config_files)}") from error
     except cfg.ConfigFilesPermissionDeniedError as error:
         raise NotReadable(error.config_files) from error
     except (cfg.ConfigFileParseError, cfg.ConfigDirNotFoundError, cfg.RequiredOptError) as error:
         raise ConfigurationError(str(error)) from error
     except cfg.ConfigFileValueError as error:
         raise ConfigurationError(_explain(conf) or str(error)) from error
+    except OSError as error:
+        problem = f"can't read the configuration file {error.filename}: {error.strerror}"
+        raise ConfigurationError(problem) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(_not_text(_files(arguments, program), error.encoding) or str(error)) from error
     check(conf)
     return conf
+
+
+def _files(arguments: Sequence[str], program: str) -> Iterator[Path]:
+    """The files that oslo.config reads, in its order."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("--config-file", "--config-dir"):
+        parser.add_argument(option, action="append")
+    named = parser.parse_known_args(list(arguments))[0]
+    yield from map(Path, named.config_file or cfg.find_config_files("vmqos", program))
+    for folder in named.config_dir or cfg.find_config_dirs("vmqos", program):
+        yield from sorted(Path(folder).glob("*.conf"))
+
+
+def _not_text(files: Iterator[Path], encoding: str) -> str:
+    """Which file has bytes that are no text, and where, as a sentence; empty if none has."""
+    for path in files:
+        content = path.read_bytes()
+        try:
+            content.decode(encoding)
+        except UnicodeDecodeError as error:
+            line = content[: error.start].count(b"\n") + 1
+            return f"{path}:{line} is no text in {encoding}, comments included; write the line anew"
+    return ""
 
 
 def defaults() -> cfg.ConfigOpts:

@@ -53,6 +53,20 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         loader.load(["--config-file", str(tmp_path / "nowhere.conf")])
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=rf"can't read the configuration file {tmp_path}: Is a directory"):
+        loader.load([f"--config-file={tmp_path}"])
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "10.conf", tmp_path / "20.conf"
+    whole.write_text("[api]\n")
+    broken.write_bytes(b"#\n" * 9000 + "# M\u00fcnchen\n".encode("latin-1"))
+    for arguments in (["--config-file", str(whole), "--config-file", str(broken)], ["--config-dir", str(tmp_path)]):
+        with pytest.raises(ConfigurationError, match=rf"^{broken}:9001 is no text in utf-8, "):
+            loader.load(arguments)
+
+
 def test_defaults_need_no_file(tmp_path: Path) -> None:
     conf = loader.load(write(tmp_path, ""))
     assert conf.resctrl.path == "/sys/fs/resctrl"
