@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from vmqos import allocation, group_names
+from vmqos import allocation
 from vmqos.agent.act import control_groups
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import untried
@@ -161,20 +161,15 @@ def _given(resctrl: ResctrlState | None, given: Allocation) -> contract.Given:
 
 
 def _moved(snapshot: Snapshot, plan: Plan) -> set[str]:
-    """UUIDs of the VMs whose promised ways the plan would change.
+    """UUIDs of the VMs whose promised ways the plan would change, by their own group's masks or their class's.
 
     On caches where a VM can't run its group follows the default group; that is no change for the VM.
     """
-    changed = {
-        (group_names.vm_of(step.group), cache)
-        for step in plan.prepare
-        if isinstance(step, WriteMasks)
-        for cache in step.masks
-    }
+    changed = {(step.group, cache) for step in plan.prepare if isinstance(step, WriteMasks) for cache in step.masks}
     return {
         uuid
         for uuid, record in snapshot.vms.items()
-        if any((uuid, cache) in changed for cache in record.allocation.masks)
+        if any((record.allocation.group, cache) in changed for cache in record.allocation.masks)
     }
 
 

@@ -18,7 +18,7 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.daemon.backoff import Backoff
-from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import Owner
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
@@ -159,6 +159,23 @@ def test_a_group_that_follows_the_default_group_is_no_vm_that_moves() -> None:
     assert told["verdict"]["state"] == "kept"
     assert told["moves"] == []
     assert any(GROUP in step for step in told["steps"]), "on cache 1 the VM's group makes room"
+
+
+def test_a_vm_whose_class_makes_room_is_one_that_moves() -> None:
+    before, wants = snapshot(), CacheRequest(ways=2, policy=CachePolicy.SHARED)
+    capped = {cache: CapacityBitmask(0x180) for cache in (0, 1)}
+    shared = "vmqos.shared-ways2"
+    assert before.resctrl is not None
+    everything = {cache: CapacityBitmask(0x7FF) for cache in (0, 1)}
+    groups = (Group("", Owner.DEFAULT, everything), Group(shared, Owner.CLASS, capped))
+    now = replace(
+        with_record(before, allocation=Allocation(PromiseState.KEPT, shared, capped)),
+        resctrl=replace(before.resctrl, layout=Layout(groups)),
+        requests=(Request(UUID, wants, frozenset({0, 1}), 5),),
+    )
+    told = vms.what_if(now, CacheRequest(ways=9))
+    assert f"give {shared} the L3 ways 0=600;1=600" in told["steps"]
+    assert told["moves"] == [UUID]
 
 
 def test_the_counts_name_every_state() -> None:
