@@ -18,8 +18,8 @@ DEMO = [sys.executable, "-m", "tools.lab.demo"]
 
 
 @pytest.fixture
-def demo() -> Iterator[subprocess.Popen[str]]:
-    """The demonstration, up and waiting for Ctrl-C."""
+def started() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The demonstration, up and waiting for Ctrl-C; and what it has said."""
     process = subprocess.Popen(DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     said = []
@@ -29,10 +29,16 @@ def demo() -> Iterator[subprocess.Popen[str]]:
             break
     else:
         pytest.fail(f"the demonstration ended with status {process.wait()}:\n{''.join(said)}", pytrace=False)
-    yield process
+    yield process, "".join(said)
     process.kill()
     process.stdout.close()
     process.wait()
+
+
+@pytest.fixture
+def demo(started: tuple[subprocess.Popen[str], str]) -> subprocess.Popen[str]:
+    """The demonstration, up and waiting for Ctrl-C."""
+    return started[0]
 
 
 @pytest.mark.parametrize("profile", ["cascade-lake", "milan", "minimal"])
@@ -47,6 +53,16 @@ def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     ended = subprocess.run([*DEMO, "--once", "--profile", "nonesuch"], cwd=CHECKOUT, capture_output=True, text=True)
     assert ended.returncode == 2
     assert "cascade-lake" in ended.stderr
+
+
+def test_the_commands_that_it_offers_work_where_they_are_typed(started: tuple[subprocess.Popen[str], str]) -> None:
+    offered = [line.strip() for line in started[1].splitlines() if line.startswith("  ")]
+    commands = [line for line in offered if line.startswith("vmqos ") and line != "vmqos top"]
+    assert len(commands) >= 5
+    (alias,) = [line for line in offered if line.startswith("alias vmqos=")]
+    script = "\n".join(["shopt -s expand_aliases", alias, *(f"{command} || exit" for command in commands)])
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert ran.returncode in (0, 3), ran.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
