@@ -260,7 +260,8 @@ def _promise(vm: vms.Vm, running: vms.RunningVm) -> outside_check.Promise:
 def _stay(host: Host) -> None:
     sudo = "sudo " if "SUDO_UID" in os.environ else ""
     command = f"{sudo}{Path(sys.executable).with_name('vmqos')} {shlex.join(_config(host.agent))}"
-    vm, running = host.vms[0]
+    (_, running), (ending, dying) = host.vms[:2]
+    # The ways of the second VM lie beside the default group's, which gets them back at once.
     print(
         f"""
 It stays up until you press Ctrl-C. In a browser on this machine, live:
@@ -285,8 +286,8 @@ Then try:
     vmqos doctor
   the kernel's side of it:
     {sudo}cat {host.root}/schemata {host.root}/vmqos.{running.uuid}/schemata
-  kill the VM {vm.display_name}, and see its ways come back:
-    {sudo}kill -9 {running.pid}
+  kill the VM {ending.display_name}, and see its ways come back:
+    {sudo}kill -9 {dying.pid}
     vmqos cache show
   what the agent and the gateway say:
     {sudo}tail -f {host.agent.log} {host.agent.gateway.log}
