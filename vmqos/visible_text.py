@@ -39,6 +39,8 @@ class VisibleFormatter(logging.Formatter):
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
         self._inner = inner
+        # By its name: oslo.log is slow to load, and a command has no use for it.
+        self._repeats_errors = type(inner).__name__ == "ContextFormatter"
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record. It keeps its own text, for other handlers have it, too."""
@@ -53,9 +55,10 @@ class VisibleFormatter(logging.Formatter):
         visible = copy.copy(record)
         visible.msg, visible.args = "\n    ".join(map(neutralise, lines)), ()
         visible.exc_info = visible.exc_text = visible.stack_info = None
-        # Behind a warning or an error oslo.log repeats the exception that is being handled, which our texts say already
-        # (_get_error_summary in oslo_log/formatters.py). The name of the level is another field.
-        visible.levelno = min(record.levelno, logging.INFO)
+        if self._repeats_errors:
+            # Behind a warning or an error oslo.log repeats the exception that is being handled, which our texts say
+            # already (_get_error_summary in oslo_log/formatters.py). The name of the level is another field.
+            visible.levelno = min(record.levelno, logging.INFO)
         return self._inner.format(visible)
 
 

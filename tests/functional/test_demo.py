@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,8 @@ DEMO = [sys.executable, "-m", "tools.lab.demo"]
 
 
 @pytest.fixture
-def demo() -> Iterator[subprocess.Popen[str]]:
-    """The demonstration, up and waiting for Ctrl-C."""
+def started() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The demonstration, up and waiting for Ctrl-C; and what it has said."""
     process = subprocess.Popen(DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     said = []
@@ -29,10 +30,16 @@ def demo() -> Iterator[subprocess.Popen[str]]:
             break
     else:
         pytest.fail(f"the demonstration ended with status {process.wait()}:\n{''.join(said)}", pytrace=False)
-    yield process
+    yield process, "".join(said)
     process.kill()
     process.stdout.close()
     process.wait()
+
+
+@pytest.fixture
+def demo(started: tuple[subprocess.Popen[str], str]) -> subprocess.Popen[str]:
+    """The demonstration, up and waiting for Ctrl-C."""
+    return started[0]
 
 
 @pytest.mark.parametrize("profile", ["cascade-lake", "milan", "minimal"])
@@ -49,6 +56,23 @@ def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     assert "cascade-lake" in ended.stderr
 
 
+def test_the_commands_that_it_offers_work_where_they_are_typed(
+    started: tuple[subprocess.Popen[str], str], wait_for: WaitFor
+) -> None:
+    offered = [line.strip() for line in started[1].splitlines() if line.startswith("  ")]
+    commands = [line for line in offered if line.startswith("vmqos ") and line != "vmqos top"]
+    assert len(commands) >= 5
+    (alias,) = [line for line in offered if line.startswith("alias vmqos=")]
+    script = "\n".join(["shopt -s expand_aliases", alias, *(f"{command} || exit" for command in commands)])
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert ran.returncode in (0, 3), ran.stderr
+    (kill,) = [line for line in offered if "kill -9" in line]
+    (root,) = {Path(word).parent for line in offered if "cat " in line for word in line.split()[-2:-1]}
+    before = _default_ways(root)
+    subprocess.run(["sh", "-c", kill], check=True)
+    wait_for(lambda: _default_ways(root) == before + 2, "its ways coming back")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_leaves_nothing_behind(demo: subprocess.Popen[str], number: signal.Signals, wait_for: WaitFor) -> None:
     (workspace,) = {path for path in Path("/tmp").glob("vmqos-lab-*") if _owner(path) == demo.pid}
@@ -61,6 +85,13 @@ def test_it_leaves_nothing_behind(demo: subprocess.Popen[str], number: signal.Si
     assert workspace.name not in Path("/proc/self/mountinfo").read_text(errors="replace")
     assert not [found for found in cgroups() if found.name == workspace.name]
     assert not list(Path("/run/vmqos").glob(f"*{workspace.name}*"))
+
+
+def _default_ways(root: Path) -> int:
+    """How many ways of L3 cache 0 the default group has."""
+    found = re.search(r"L3:0=([0-9a-f]+)", (root / "schemata").read_text())
+    assert found
+    return int(found[1], 16).bit_count()
 
 
 def _owner(workspace: Path) -> int:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 
 import pytest
 from oslo_config import cfg
 from oslo_log import log
-from oslo_log.formatters import ContextFormatter
+from oslo_log.formatters import ContextFormatter, JSONFormatter
 
 from vmqos.visible_text import make_visible
 
@@ -71,6 +72,16 @@ def test_an_error_that_is_being_handled_is_not_told_twice(logger: logging.Logger
         logger.error("can't write: %s", error)
     (line,) = written(logger)
     assert line.endswith(" ERROR hostile [-] can't write: the disk is full")
+
+
+def test_a_log_in_json_keeps_its_level(logger: logging.Logger) -> None:
+    for handler in logger.handlers:
+        handler.setFormatter(JSONFormatter())
+    make_visible(logger)
+    logger.error("lost")
+    (line,) = written(logger)
+    told = json.loads(line)
+    assert (told["levelno"], told["levelname"], told["message"]) == (logging.ERROR, "ERROR", "lost")
 
 
 def test_an_error_itself_may_be_the_message(logger: logging.Logger) -> None:

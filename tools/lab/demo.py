@@ -260,28 +260,35 @@ def _promise(vm: vms.Vm, running: vms.RunningVm) -> outside_check.Promise:
 def _stay(host: Host) -> None:
     sudo = "sudo " if "SUDO_UID" in os.environ else ""
     command = f"{sudo}{Path(sys.executable).with_name('vmqos')} {shlex.join(_config(host.agent))}"
-    vm, running = host.vms[0]
+    (_, running), (ending, dying) = host.vms[:2]
+    # The ways of the second VM lie beside the default group's, which gets them back at once.
     print(
         f"""
 It stays up until you press Ctrl-C. In a browser on this machine, live:
 
   {host.page}
 
-From elsewhere: ssh -L {PAGE_PORT}:{host.page.split("/")[2]} to here, then http://localhost:{PAGE_PORT}/
-In another terminal, try:
+From elsewhere: ssh -L {PAGE_PORT}:{host.page.split("/")[2]} {socket.gethostname()}, then http://localhost:{PAGE_PORT}/
+In another terminal, first:
+
+  alias vmqos={shlex.quote(command)}
+
+Then try:
 
   what each VM takes of the caches and of the memory's bandwidth, live:
-    {command} top
+    vmqos top
   what would happen to one more VM, with 3 ways of its own:
-    {command} plan --flavor-spec hw:cache_ways=3
+    vmqos plan --flavor-spec hw:cache_ways=3
+  which VM slows which:
+    vmqos neighbours
   what this host could promise, and what it lacks:
-    {command} capabilities
-    {command} doctor
+    vmqos capabilities
+    vmqos doctor
   the kernel's side of it:
     {sudo}cat {host.root}/schemata {host.root}/vmqos.{running.uuid}/schemata
-  kill the VM {vm.display_name}, and see its ways come back:
-    {sudo}kill -9 {running.pid}
-    {command} cache show
+  kill the VM {ending.display_name}, and see its ways come back:
+    {sudo}kill -9 {dying.pid}
+    vmqos cache show
   what the agent and the gateway say:
     {sudo}tail -f {host.agent.log} {host.agent.gateway.log}
 """,

@@ -120,6 +120,15 @@ class NoFreeWays(CommandError):
     )
 
 
+class TooManyToBegin(CommandError):
+    """No way is left beside those with which a VM would begin."""
+
+    msg_fmt = (
+        "--from {wanted} leaves nothing to try: {vm} has {ways} ways, {free} more are free on L3 cache {cache}, and "
+        "one of them at least has to be left to compare with; 'vmqos cache show' says who has the others"
+    )
+
+
 class TooFewFreeWays(CommandError):
     """No two numbers of ways can be tried on a VM that has none of its own."""
 

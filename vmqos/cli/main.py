@@ -32,8 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        from vmqos.cli.app import VmqosApp
+        try:
+            from vmqos.cli.app import VmqosApp
+        except ModuleNotFoundError as error:
+            from vmqos.programs import what_is_missing
 
+            print(what_is_missing("vmqos", error), file=sys.stderr)
+            return 1
         return VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         # Before there is an application that takes it.

@@ -10,6 +10,9 @@ import socket
 
 from vmqos.daemon.bounded_server import Application, BoundedServer
 
+LONGEST = 107
+"""Bytes of a socket's path: ``sun_path`` has 108, one of them for the zero at its end (unix(7))."""
+
 
 class SocketUnusable(Exception):
     """The socket can't be made."""
@@ -44,6 +47,8 @@ class UnixServer:
         at_once: str = "",
     ) -> None:
         self._path = path
+        if (size := len(os.fsencode(path))) > LONGEST:
+            raise SocketUnusable(option, path, f"the path has {size} bytes, and that of a socket has {LONGEST} at most")
         try:
             os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
             if os.path.isdir(path):

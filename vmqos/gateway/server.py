@@ -27,8 +27,9 @@ class TcpServer:
         try:
             self._server = BoundedServer(application, "http", at_once=contract.HEALTH, host=host, port=port)
         except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or error
             LOG.error(
-                "no metrics and no page on %s:%d ([http] host, port): %s; the Unix socket has them", host, port, error
+                "no metrics and no page on %s:%d ([http] host, port): %s; the Unix socket has them", host, port, problem
             )
 
     def start(self) -> None:

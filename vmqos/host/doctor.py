@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from vmqos.conf import keystone, loader
 from vmqos.host import host_checks, resctrl_checks
-from vmqos.host.finding import Finding, Status, read
+from vmqos.host.finding import Finding, Status, count_of, read
 from vmqos.resctrl import cpuinfo
 
 MOST_PARANOID = 2
@@ -226,7 +226,7 @@ def nova(told: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Whether Nova tells the flavors that the VMs' descriptions don't have."""
     if told is None:
         return
-    waiting = f"{told['waiting']} VM(s) wait for their flavor"
+    waiting = f"still without their flavor: {count_of(told['waiting'], 'VM')}"
     if told["error"]:
         yield Finding("Nova", Status.WARNING, f"{told['error']}; {waiting}", "vmqos vm list")
     else:
@@ -237,9 +237,9 @@ def notifications(told: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Whether the message bus takes the agent's events."""
     if told is None:
         return
-    title, lost = "Notifications", f"; {told['lost']} event(s) were never sent" if told["lost"] else ""
+    title, lost = "Notifications", f"; never sent: {count_of(told['lost'], 'event')}" if told["lost"] else ""
     if told["error"]:
-        detail = f"{told['where']}: {told['error']}; {told['waiting']} event(s) wait{lost}"
+        detail = f"{told['where']}: {told['error']}; still to be sent: {count_of(told['waiting'], 'event')}{lost}"
         yield Finding(title, Status.WARNING, detail, "journalctl --unit vmqos-gateway")
     else:
         yield Finding(title, Status.OK, f"{told['where']} has taken {told['sent']}{lost}")

@@ -33,6 +33,11 @@ class Finding:
     command: str = ""
 
 
+def count_of(number: int, thing: str) -> str:
+    """A number of things: *1 cache*, *2 caches*."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 LONGEST = 64 << 20
 """Bytes of a file that are read: the longest that a check looks at is the list of mounts, of which a namespace has at
 most 100 000 (``fs.mount-max``)."""

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Collection
 
-from vmqos.host.finding import Finding, Status
+from vmqos.host.finding import Finding, Status, count_of
 
 FEW_DESCRIPTORS = 4096
 """Descriptors that the counters of some hundred VMs need: one for each group, cache and event."""
@@ -108,7 +108,7 @@ def _ask_libvirt(uri: str) -> Finding:
     except libvirt.libvirtError as error:
         return Finding(title, Status.PROBLEM, f"{uri}: {error}", f"systemctl start {libvirt_daemon()}")
     release = f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
-    return Finding(title, Status.OK, f"{release} answers on {uri}, {count} VM(s) run")
+    return Finding(title, Status.OK, f"{release} answers on {uri}, {count_of(count, 'running VM')}")
 
 
 def pid_files(directory: str) -> Finding:
@@ -124,7 +124,7 @@ def pid_files(directory: str) -> Finding:
         if isinstance(error, FileNotFoundError):
             detail += ". A VM that starts gets its ways only once it runs"
         return Finding("QEMU PID files", Status.WARNING, detail, command)
-    return Finding("QEMU PID files", Status.OK, f"{directory} can be read, {count} PID file(s)")
+    return Finding("QEMU PID files", Status.OK, f"{directory} can be read, {count_of(count, 'PID file')}")
 
 
 def cgroups(mounts: str) -> Finding:

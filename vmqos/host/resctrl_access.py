@@ -59,7 +59,7 @@ class Closer:
             # The mode first: at no moment does the group, which may be any group of the host, have more than before.
             os.chmod(self._path, MODE)
             os.chown(self._path, -1, self._gid)
-        except ResctrlError:
+        except (ResctrlError, FileNotFoundError):
             # The pass tells of it.
             return
         except OSError as error:

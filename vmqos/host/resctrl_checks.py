@@ -13,7 +13,7 @@ from oslo_config import cfg
 from vmqos.allocation.caches import of_level
 from vmqos.group_names import BENCH_PREFIX, LOCK_PREFIX, Owner
 from vmqos.host import mount_commands, resctrl_access, resctrl_state, reset
-from vmqos.host.finding import Finding, Status
+from vmqos.host.finding import Finding, Status, count_of
 from vmqos.host.resctrl_state import LEFT_LOCKED, ResctrlState
 from vmqos.host.single_instance import is_running
 from vmqos.resctrl import exceptions, groups, mount, schemata, topology
@@ -164,7 +164,9 @@ def l3_allocation(view: ResctrlState) -> Finding:
     l3 = view.capabilities.l3
     if l3 is not None:
         apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if view.capabilities.is_split(3) else ""
-        return Finding("L3 allocation", Status.OK, f"{l3.way_count} ways on {len(l3.cache_ids)} cache(s){apart}")
+        return Finding(
+            "L3 allocation", Status.OK, f"{l3.way_count} ways on {count_of(len(l3.cache_ids), 'cache')}{apart}"
+        )
     missing = "resctrl offers no L3 to partition: there is no info/L3"
     if view.capabilities.l2 is not None or view.capabilities.memory_bandwidth is not None:
         detail = f"{missing}; VMs whose flavors ask for L3 ways are pending here"
@@ -175,7 +177,7 @@ def l3_allocation(view: ResctrlState) -> Finding:
 def l2_allocation(l2: CacheResource, is_split: bool) -> Finding:
     """How many L2 ways can be given out with this mount."""
     apart = ", for code and for data apart (cdpl2)" if is_split else ""
-    return Finding("L2 allocation", Status.OK, f"{l2.way_count} ways on {len(l2.cache_ids)} cache(s){apart}")
+    return Finding("L2 allocation", Status.OK, f"{l2.way_count} ways on {count_of(len(l2.cache_ids), 'cache')}{apart}")
 
 
 def cache_ids(view: ResctrlState, sysfs: str, simulated: bool) -> Finding:
@@ -184,7 +186,7 @@ def cache_ids(view: ResctrlState, sysfs: str, simulated: bool) -> Finding:
     wanted = set(l3.cache_ids) if l3 else set()
     known = set(topology.l3_of_cpus(sysfs))
     if wanted <= known:
-        return Finding("CPUs of the caches", Status.OK, f"known for {len(wanted)} L3 cache(s) from {sysfs}")
+        return Finding("CPUs of the caches", Status.OK, f"known for {count_of(len(wanted), 'L3 cache')} from {sysfs}")
     missing = ", ".join(map(str, sorted(wanted - known)))
     detail = f"{sysfs} has no CPU for L3 cache {missing}"
     command = "set [resctrl] sysfs_cpu_path to the directory of 'vmqos simulate --sysfs'" if simulated else ""

@@ -38,7 +38,7 @@ class Reset:
     def describe(self) -> list[str]:
         """A sentence for each step, in the order of the steps."""
         steps = [
-            f"remove the control group {name}; its {count} task(s) return to the default group"
+            f"remove the control group {name}; its tasks ({count}) return to the default group"
             for name, count in self.control_groups.items()
         ]
         steps += [f"remove the monitoring group mon_groups/{name}" for name in self.monitoring_groups]

@@ -43,9 +43,9 @@ LINE = 64
 def use(host: Host, vm: str, series: Series) -> VmVerdict:
     """What the cache is to one VM now."""
     facts = host.vms[vm]
-    room = sum(
-        host.caches[cache].size * mask.bit_count() / host.caches[cache].ways for cache, mask in facts.masks.items()
-    )
+    way_bytes = {cache: host.caches[cache].size / host.caches[cache].ways for cache in facts.masks}
+    room = sum(way_bytes[cache] * mask.bit_count() for cache, mask in facts.masks.items())
+    fills = max(way_bytes.values(), default=0)
     held = series.held_on(facts.masks)
     holds, traffic = middle(held[-LATELY:]), middle(series.bandwidth[-LATELY:])
     references, missed = middle(series.references[-LATELY:]), middle(series.misses[-LATELY:])
@@ -53,12 +53,12 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
         return VmVerdict(vm, Use.UNKNOWN, 0.0, ("what it holds is not counted here",))
     has = f"it holds {say.size(holds)} of the {say.size(room)} that it may fill"
     if references > 0 and not math.isnan(missed):
-        found = _with_pmu(series, held, holds >= FULL * room, missed / references, references)
+        found = _with_pmu(series, held, fills, holds >= FULL * room, missed / references, references)
         figures = f"{say.percent(missed / references)} of its references to the cache miss"
     elif math.isnan(traffic):
         return VmVerdict(vm, Use.UNKNOWN, 0.0, (has, "neither its misses nor its traffic are counted here"))
     else:
-        found = _without_pmu(series, held, traffic / LINE * host.memory_seconds)
+        found = _without_pmu(series, held, fills, traffic / LINE * host.memory_seconds)
         figures = f"it moves {say.bandwidth(traffic)}; nothing counts misses of the L3 here"
     kind, confidence, why, enough = found
     todo = Advice()
@@ -80,13 +80,15 @@ Found = tuple[Use, float, str, float]
 """The use, the confidence, a sentence why, and the bytes that it once held and was better off with; 0 if not known."""
 
 
-def _with_pmu(series: Series, held: Sequence[float], full: bool, ratio: float, references: float) -> Found:
+def _with_pmu(
+    series: Series, held: Sequence[float], fills: float, full: bool, ratio: float, references: float
+) -> Found:
     if ratio <= SELDOM:
         return Use.FITS, 0.95, "", 0
     tried = None
     if _may_have_tried(held):
         same = [abs(value - references) <= SAME_WORK * references for value in series.references]
-        tried = _tried(held, series.misses, same)
+        tried = _tried(held, series.misses, same, fills)
     if tried is not None:
         return tried
     if ratio >= NEARLY_ALWAYS:
@@ -96,10 +98,10 @@ def _with_pmu(series: Series, held: Sequence[float], full: bool, ratio: float, r
     return Use.UNKNOWN, 0.3, "it does not fill its ways, so they are not what it lacks, or others press into them", 0
 
 
-def _without_pmu(series: Series, held: Sequence[float], waits: float) -> Found:
+def _without_pmu(series: Series, held: Sequence[float], fills: float, waits: float) -> Found:
     if waits <= CHEAP:
         return Use.FITS, 0.7, f"waiting for it takes at most {say.percent(waits)} of a CPU's time", 0
-    tried = _tried(held, series.bandwidth, [True] * len(held)) if _may_have_tried(held) else None
+    tried = _tried(held, series.bandwidth, [True] * len(held), fills) if _may_have_tried(held) else None
     if tried is None:
         return Use.UNKNOWN, 0.0, "whether it would fetch less with more cache can't be told until its share changes", 0
     return tried[0], 0.6 * tried[1], tried[2] + " (if it did the same work all the time)", tried[3]
@@ -111,8 +113,11 @@ def _may_have_tried(held: Sequence[float]) -> bool:
     return bool(known) and max(known) >= VARIED * min(known)
 
 
-def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]) -> Found | None:
-    """What the VM's own history says; ``None`` where it always held about as much, or the answer is not clear."""
+def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool], fills: float) -> Found | None:
+    """What the VM's own history says; ``None`` where it always held about as much, or the answer is not clear.
+
+    :param fills: the bytes of a way. A VM that never held as much fills nothing, and no cap would hold less of it.
+    """
     rows = sorted(
         (has, fetches)
         for has, fetches, good in zip(held, fetched, same, strict=True)
@@ -130,4 +135,4 @@ def _tried(held: Sequence[float], fetched: Sequence[float], same: Sequence[bool]
     text = f"with {say.size(high)} it fetched {part} of what it fetched when it held {say.size(low)}"
     if after <= 0.8 * before:
         return Use.STARVES, 0.85, text, high
-    return (Use.FILLS_WITHOUT_GAIN, 0.85, text, 0) if 0.9 <= after / before <= 1.1 else None
+    return (Use.FILLS_WITHOUT_GAIN, 0.85, text, 0) if high >= fills and 0.9 <= after / before <= 1.1 else None

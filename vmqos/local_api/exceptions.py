@@ -27,7 +27,7 @@ class AgentNotRunning(LocalApiError):
 
     command_fmt = "systemctl start {program}"
     msg_fmt = (
-        "{program} does not run: nobody answers on {socket}; start it with 'systemctl start {program}', "
+        "{program} does not run: no program answers on {socket}; start it with 'systemctl start {program}', "
         "or name its socket {how}"
     )
 

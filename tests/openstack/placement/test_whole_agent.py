@@ -84,7 +84,7 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     assert node.hostname in found["Placement"]["detail"]
     # The capped VM takes nothing that is counted; the other one's was never asked of Placement.
     assert found["Claims in Placement"]["status"] == "warning"
-    assert "none for 1 VM(s) with a promise (" in found["Claims in Placement"]["detail"]
+    assert "none for 1 VM with a promise (" in found["Claims in Placement"]["detail"]
 
 
 def test_a_listed_class_is_offered_before_any_vm_is_in_it_and_no_other_vm_gets_its_closid(

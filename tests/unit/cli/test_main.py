@@ -115,7 +115,7 @@ def test_an_unknown_option_of_a_command_is_wrong_usage(run: Run) -> None:
 def test_an_agent_that_does_not_run_is_one_line_on_stderr_and_status_1(run: Run, socket: str) -> None:
     ran = run("vm", "list")
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err.startswith(f"vmqos: vmqos-agent does not run: nobody answers on {socket};")
+    assert ran.err.startswith(f"vmqos: vmqos-agent does not run: no program answers on {socket};")
     assert len(ran.err.splitlines()) == 1
 
 

@@ -72,5 +72,5 @@ def test_a_tox_environment_in_the_documentation_exists(page, words) -> None:
 def test_the_programs_that_are_promised_are_installed() -> None:
     scripts = SETUP["entry_points"]["console_scripts"]
     assert "vmqos = vmqos.cli.main:main" in scripts
-    assert "vmqos-agent = vmqos.agent.main:main" in scripts
-    assert "vmqos-gateway = vmqos.gateway.main:main" in scripts
+    assert "vmqos-agent = vmqos.programs:agent" in scripts
+    assert "vmqos-gateway = vmqos.programs:gateway" in scripts

@@ -164,6 +164,7 @@ def test_a_broker_that_accepts_and_says_nothing_does_not_keep_it_from_ending_soo
     ("lines", "said"),
     [
         ("[placement]\ncheck_interval = often", "[placement] check_interval"),
+        (f"[gateway]\nsocket = /run/{'x' * 103}", "the path has 108 bytes, and that of a socket has 107 at most"),
         ("[gateway]\nsocket = /proc/none/gateway.sock", "can't answer on [gateway] socket = /proc/none/gateway.sock"),
         ("[notifications]\ntransport_url = nonsense", "[notifications] transport_url can't be used"),
     ],

@@ -41,7 +41,7 @@ def test_a_port_that_is_taken_is_a_line_in_the_log(caplog: pytest.LogCaptureFixt
         server = TcpServer(behind, "127.0.0.1", taken.getsockname()[1])
         server.start()
         server.stop()
-    assert "[http] host, port" in caplog.text
+    assert "([http] host, port): Address already in use; the Unix socket has them" in caplog.text
 
 
 def test_an_address_that_this_host_does_not_have_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -115,22 +115,22 @@ PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories":
             Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-gateway"),
         ),
         ({"nova": {"error": None, "waiting": 0}}, Finding("Nova", Status.OK, "no VM waits for its flavor")),
-        ({"nova": {"error": None, "waiting": 2}}, Finding("Nova", Status.OK, "2 VM(s) wait for their flavor")),
+        ({"nova": {"error": None, "waiting": 2}}, Finding("Nova", Status.OK, "still without their flavor: 2 VMs")),
         (
             {"nova": {"error": "refused", "waiting": 2}},
-            Finding("Nova", Status.WARNING, "refused; 2 VM(s) wait for their flavor", "vmqos vm list"),
+            Finding("Nova", Status.WARNING, "refused; still without their flavor: 2 VMs", "vmqos vm list"),
         ),
         ({"notifications": SENT}, Finding("Notifications", Status.OK, "rabbit://h:5672/ has taken 4")),
         (
             {"notifications": SENT | {"lost": 2}},
-            Finding("Notifications", Status.OK, "rabbit://h:5672/ has taken 4; 2 event(s) were never sent"),
+            Finding("Notifications", Status.OK, "rabbit://h:5672/ has taken 4; never sent: 2 events"),
         ),
         (
             {"notifications": SENT | {"error": "refused", "waiting": 3}},
             Finding(
                 "Notifications",
                 Status.WARNING,
-                "rabbit://h:5672/: refused; 3 event(s) wait",
+                "rabbit://h:5672/: refused; still to be sent: 3 events",
                 "journalctl --unit vmqos-gateway",
             ),
         ),

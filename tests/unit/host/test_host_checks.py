@@ -69,7 +69,7 @@ def test_pid_files_are_counted(tmp_path: Path) -> None:
     for name in ("web.pid", "db.pid", "driver.pid", "autostart", "web.xml"):
         (tmp_path / name).touch()
     found = host_checks.pid_files(str(tmp_path))
-    assert (found.status, found.detail) == (Status.OK, f"{tmp_path} can be read, 2 PID file(s)")
+    assert (found.status, found.detail) == (Status.OK, f"{tmp_path} can be read, 2 PID files")
 
 
 def test_a_missing_run_directory_is_a_warning_that_names_the_option(tmp_path: Path) -> None:
@@ -151,4 +151,4 @@ def test_a_libvirt_that_hangs_is_a_problem_and_keeps_the_doctor_waiting_no_longe
 def test_a_libvirt_that_answers_tells_its_version_and_its_vms() -> None:
     found = host_checks.libvirt_answers("test:///default")
     assert found.status is Status.OK
-    assert "answers on test:///default, 1 VM(s) run" in found.detail
+    assert "answers on test:///default, 1 running VM" in found.detail

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import grp
 import logging
+import os
 import stat
 from pathlib import Path
 
@@ -69,8 +71,23 @@ def test_a_directory_that_is_no_resctrl_is_left_alone(tmp_path: Path, caplog: py
     assert mode(tmp_path) == 0o755 and not caplog.records
 
 
-def test_a_failure_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    closer = Closer(str(tmp_path / "gone"), MINE)
+@pytest.mark.parametrize("group", [MINE, ""])
+def test_of_a_root_that_is_not_there_the_pass_tells(
+    tmp_path: Path, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Closer(str(tmp_path / "gone"), group).close()
+    assert not caplog.records
+
+
+def test_a_failure_is_told_once(
+    resctrl: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str, mode: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    resctrl.chmod(0o755)
+    monkeypatch.setattr(resctrl_access.os, "chmod", refuse)
+    closer = Closer(str(resctrl), MINE)
     with caplog.at_level(logging.WARNING):
         closer.close()
         closer.close()

@@ -150,7 +150,7 @@ def test_a_host_that_can_partition_its_l2_alone_is_warned_of_l3_ways() -> None:
     found = resctrl_checks.l3_allocation(small)
     assert found.status is Status.WARNING and "flavors ask for L3 ways are pending" in found.detail
     found = resctrl_checks.l2_allocation(l3(name="L2"), True)
-    assert found.status is Status.OK and found.detail == "11 ways on 2 cache(s), for code and for data apart (cdpl2)"
+    assert found.status is Status.OK and found.detail == "11 ways on 2 caches, for code and for data apart (cdpl2)"
 
 
 def test_caches_whose_cpus_are_unknown_are_a_problem(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_reset_that_has_nothing_to_do_is_empty() -> None:
 def test_the_steps_are_told_in_their_order() -> None:
     told = reset.Reset({VM: 12}, ("vmqos.x",), {"L3": {0: CapacityBitmask(ALL)}}).describe()
     assert told == [
-        f"remove the control group {VM}; its 12 task(s) return to the default group",
+        f"remove the control group {VM}; its tasks (12) return to the default group",
         "remove the monitoring group mon_groups/vmqos.x",
         "write L3:0=7ff to the default group's schemata",
     ]

@@ -34,6 +34,11 @@ CASES = {
         False,
         Use.FILLS_WITHOUT_GAIN,
     ),
+    "it fetched as much when it held less, and never held a way's worth": (
+        step(replace(STREAM, held=MIB / 4), replace(STREAM, held=MIB / 2), 20),
+        False,
+        Use.UNKNOWN,
+    ),
     "it fetched more when it held less, with no PMU": (
         step(replace(STARVES, held=10 * MIB, moved=6e9), STARVES, 20),
         False,

@@ -157,13 +157,13 @@ def test_the_doctor_names_vms_with_a_promise_and_no_claim(host: Host) -> None:
     (found,) = claim_checks.claims(host.conf, lambda: [vm(host.server), capped, plain])
     assert (found.status, found.detail) == (
         Status.OK,
-        "there for all of 1 VM(s) with a promise that Placement counts",
+        "there for all of 1 VM with a promise that Placement counts",
     )
     split = {"ways_requested": 3, "code_ways_requested": 1, "data_ways_requested": 2}
     bare = vm(str(uuid4()), **split)
     (found,) = claim_checks.claims(host.conf, lambda: [vm(host.server), bare])
     assert found.status is Status.WARNING
-    assert f"none for 1 VM(s) with a promise ({bare['name']})" in found.detail
+    assert f"none for 1 VM with a promise ({bare['name']})" in found.detail
     assert found.command.startswith("vmqos placement heal")
 
 

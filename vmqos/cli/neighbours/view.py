@@ -118,9 +118,9 @@ def _basis(found: contract.Neighbours, is_of_all: bool) -> str:
     count, interval = found["samples"], found["interval"]
     past = f" ({units.duration(count * interval)})" if count * interval >= 60 else ""
     # The agent counts those of the VM that has most: one that has just come has fewer.
-    of = f" of {count_of(len(found['vms']))}" if is_of_all else " at most"
+    most, of = ("", f" of {count_of(len(found['vms']))}") if is_of_all else ("at most ", "")
     events = "with hardware events" if found["counted"] else "without hardware events"
-    return f"{count_of(count, 'sample')} of {interval:g} s{past}{of}, {events}"
+    return f"{most}{count_of(count, 'sample')} of {interval:g} s{past}{of}, {events}"
 
 
 def _summary(found: contract.Neighbours, called: Mapping[str, str], vm: str | None) -> Iterator[Text]:
@@ -202,7 +202,8 @@ def _suffering(vm: contract.NeighbourVm, called: Mapping[str, str], is_victim: b
 
 
 def _use(vm: contract.NeighbourVm, title: str) -> Iterator[Text]:
-    yield Text(f"  {title} (confidence {say.percent(vm['confidence'])})")
+    sure = "" if vm["use"] == "unknown" else f" (confidence {say.percent(vm['confidence'])})"
+    yield Text(f"  {title}{sure}")
     for line in _evidence(vm["evidence"]):
         yield Text("  ").append_text(line)
     yield from _advice("  What helps, once the VM is resized to a copy of its flavor with this:", vm["advice"])

@@ -13,7 +13,7 @@ from vmqos.cli.placement import withdraw
 from vmqos.conf import keystone
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.extra_specs import CachePolicy, CacheRequest, resources
-from vmqos.host.finding import Finding, Status
+from vmqos.host.finding import Finding, Status, count_of
 from vmqos.openstack.consumers import Consumers
 from vmqos.openstack.exceptions import CloudError
 from vmqos.openstack.placement import Placement
@@ -49,12 +49,14 @@ def claims(conf: cfg.ConfigOpts, ask_vms: Callable[[], Sequence[Mapping[str, Any
         yield Finding(_TITLE, Status.WARNING, str(error), "journalctl --unit vmqos-agent")
         return
     if not missing:
-        yield Finding(_TITLE, Status.OK, f"there for all of {len(promised)} VM(s) with a promise that Placement counts")
+        yield Finding(
+            _TITLE, Status.OK, f"there for all of {count_of(len(promised), 'VM')} with a promise that Placement counts"
+        )
         return
     names = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
     detail = (
-        f"none for {len(missing)} VM(s) with a promise ({names}), so Nova may give their ways to others; that is as it "
-        "should be where flavors are made with 'vmqos flavor set --filter-only'"
+        f"none for {count_of(len(missing), 'VM')} with a promise ({names}), so Nova may give their ways to others; "
+        "that is as it should be where flavors are made with 'vmqos flavor set --filter-only'"
     )
     yield Finding(_TITLE, Status.WARNING, detail, "vmqos placement heal   # with an administrator's credentials")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from vmqos.cli import exceptions
-from vmqos.cli.show import fullness, units
+from vmqos.cli.show import fullness, units, utc
 from vmqos.cli.show.fullness import Fill
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.tables import Cell
@@ -75,7 +74,7 @@ def long(vm: contract.Vm) -> tuple[Any, ...]:
         units.masks_by_cache(vm["masks"]) or "-",
         Cell(_monitoring(vm), short=_UUID.sub(r"\1", _monitoring(vm))),
         neutralise(vm["project"]) or "-",
-        _since(vm),
+        utc.clock(vm["since"]),
         *both_names(vm),
     )
 
@@ -116,7 +115,7 @@ def fields(vm: contract.DetailedVm) -> dict[str, Any]:
         "Project": neutralise(vm["project"]) or "-",
         "State": _state(vm),
         "Reason": neutralise(vm["reason"]) or "-",
-        "Since": _since(vm),
+        "Since": utc.clock(vm["since"]),
         "Policy": vm["policy"] or "-",
         "Ways requested": _ways_requested(vm),
         "vCPUs with the ways": _vcpus(vm),
@@ -186,10 +185,6 @@ def find(vms: Sequence[contract.Vm], wanted: str) -> contract.Vm:
         more = f" and {len(found) - _MOST_MATCHES} more" if len(found) > _MOST_MATCHES else ""
         raise exceptions.AmbiguousVm(wanted=neutralise(wanted), count=len(found), matches=matches + more)
     return found[0]
-
-
-def _since(vm: contract.Vm) -> str:
-    return datetime.fromtimestamp(vm["since"], UTC).isoformat(" ", "seconds")
 
 
 def _state(vm: contract.Vm) -> Cell:

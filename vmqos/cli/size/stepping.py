@@ -159,6 +159,7 @@ def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | Non
     :raises vmqos.cli.exceptions.NothingToSize: if it can't be let have ways of its own, or its promise is not kept; or
         if it is promised none, and the operator did not say with how many to begin.
     :raises vmqos.cli.exceptions.NoFreeWays: if there are no others.
+    :raises vmqos.cli.exceptions.TooManyToBegin: if the operator begins with all that there are, or with more.
     :raises vmqos.cli.exceptions.TooFewFreeWays: if there are too few for a VM that has none of its own.
     """
     name, apart = display_name(vm), bool(vm.get("code_ways_requested"))
@@ -187,8 +188,10 @@ def find(agent: AgentClient, vm: contract.Vm, first: int | None, most: int | Non
     reach = base + free[least] - (0 if base else other) if least is not None else 0
     if least is None or reach <= first:
         cache = "-" if least is None else least
+        if base and base < reach:
+            raise exceptions.TooManyToBegin(wanted=first, vm=name, ways=base, free=reach - base, cache=cache)
         if base:
-            raise exceptions.NoFreeWays(cache=cache, ways=first, vm=name)
+            raise exceptions.NoFreeWays(cache=cache, ways=base, vm=name)
         raise exceptions.TooFewFreeWays(cache=cache, free=reach, ways=first, vm=name)
     way_bytes = _way_bytes(agent, free)
     return Room(vm, base, first, reach if most is None else min(most, reach), free[least], part, other, way_bytes)

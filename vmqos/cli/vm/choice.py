@@ -21,11 +21,16 @@ def choose(vms: Iterable[contract.Vm], states: Collection[str], flavors: Collect
     return [vm for vm in vms if (not states or vm["state"] in states) and (not flavors or vm["flavor"] in flavors)]
 
 
-def none_of(vms: Collection[contract.Vm], states: Collection[str], flavors: Collection[str]) -> str:
-    """A sentence for people where :func:`choose` finds none: for whom the list is empty."""
+def none_of(
+    vms: Collection[contract.Vm], states: Collection[str], flavors: Collection[str], is_old: bool = False
+) -> str:
+    """A sentence for people where :func:`choose` finds none: for whom the list is empty.
+
+    :param is_old: whether the agent does not look any more, or not yet: it can't say then that no VM runs.
+    """
     known = {vm["flavor"] for vm in vms}
     if not vms:
-        return "No VM runs here."
+        return "No VM is known." if is_old else "No VM runs here."
     if flavors and known.isdisjoint(flavors):
         # A VM that Nova did not make has none.
         running = ", ".join(sorted(map(neutralise, filter(None, known))))

@@ -116,7 +116,8 @@ class VmList(Watched[Look]):
         self.warn(look.freshness, self.parts)
         titles, rows = self.cells(look, parsed_args)
         if not rows and parsed_args.formatter == "table":
-            self.app.stdout.write(f"{choice.none_of(look.vms, parsed_args.state, parsed_args.flavor)}\n")
+            is_old = "vms" in look.freshness.stale
+            self.app.stdout.write(f"{choice.none_of(look.vms, parsed_args.state, parsed_args.flavor, is_old)}\n")
         return titles, rows
 
     def cells(self, look: Look, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:

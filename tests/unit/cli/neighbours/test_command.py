@@ -64,7 +64,7 @@ def test_what_is_over_is_said_in_the_past_and_does_not_count(agent: FakeAgent, r
         ("web-1", "web-1 is slowed by 1 other VM.", "it holds what it needs of the cache (confidence 95 %)"),
         (examples.BATCH, "batch slows 1 other VM.", "what it holds of the cache spares it no misses"),
         ("7d01", "No VM slows db-1, and it slows none, as far as can be seen.", "more cache would spare it misses"),
-        ("huge", "No VM slows huge, and it slows none, as far as can be seen.", "that can't be said"),
+        ("huge", "No VM slows huge, and it slows none, as far as can be seen.", "that can't be said\n"),
     ],
 )
 def test_of_one_vm_all_is_said_that_concerns_it_and_nothing_else(
@@ -72,7 +72,7 @@ def test_of_one_vm_all_is_said_that_concerns_it_and_nothing_else(
 ) -> None:
     ran = run("neighbours", vm)
     assert (ran.status, ran.err) == (0, "")
-    basis = "This is based on 118 samples of 1 s (1 min 58 s) at most, with hardware events."
+    basis = "This is based on at most 118 samples of 1 s (1 min 58 s), with hardware events."
     assert ran.out.startswith(f"{first}\n{basis}\n")
     assert its_own in ran.out
     names = {name for name in ("web-1", "batch", "db-1", "huge") if name in ran.out.replace("m1.batch", "")}

@@ -49,4 +49,4 @@ def test_top_and_vm_show_tell_times_in_utc(agent: FakeAgent, run: Run) -> None:
     assert ", 14:14:02 UTC, " in text(replace(frame(), taken_at=MOMENT))[0]
     agent.answers["/v1/vms"]["vms"][0]["since"] = MOMENT
     listed = run("vm", "list", "-f", "value", "--long", "-c", "Since").out
-    assert "2026-09-21 14:14:02+00:00\n" in listed
+    assert "2026-09-21 14:14:02 UTC\n" in listed

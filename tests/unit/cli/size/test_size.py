@@ -387,6 +387,10 @@ def test_a_vm_that_does_not_have_again_what_it_had_is_told(
             ("plain", "--yes", "--from", "3"),
             "3 ways in one piece are free on L3 cache 0, and more than the 3 with which",
         ),
+        (
+            ("web-1", "--yes", "--from", "9"),
+            "--from 9 leaves nothing to try: web-1 has 2 ways, 3 more are free on L3 cache 0",
+        ),
         (("huge", "--yes"), "huge can't be sized: its promise is pending now: needs 8 free ways on cache 0"),
         (("web-1", "--yes", "--most", "2"), "--most 2 is not above the 2 ways that it has; see 'vmqos help size'"),
         (("web-1",), "nothing was changed: there is no terminal to ask on; say --yes"),

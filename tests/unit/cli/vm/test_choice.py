@@ -93,3 +93,5 @@ def test_a_vm_without_a_flavor_is_no_flavor_that_runs(agent: FakeAgent, run: Run
 def test_people_are_told_that_no_vm_runs(agent: FakeAgent, run: Run) -> None:
     agent.answers["/v1/vms"] = {"vms": []}
     assert run("vm", "list").out == "No VM runs here.\n"
+    agent.answers["/v1/health"] = examples.health() | {"ages": {"vms": None, "pass": None}, "stale": ["vms", "pass"]}
+    assert run("vm", "list").out == "No VM is known.\n"
