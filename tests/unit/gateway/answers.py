@@ -12,7 +12,7 @@ from vmqos.gateway.metrics.agent_answers import Answers
 from vmqos.local_api import contract
 from vmqos.telemetry import Snapshot
 
-_EXAMPLE = examples.health()
+_EXAMPLE: contract.Health = examples.health()
 
 HEALTH: contract.Health = {
     **_EXAMPLE,

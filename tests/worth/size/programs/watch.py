@@ -94,10 +94,12 @@ class Watching(AgentClient):
 
     watch: Watch = field(kw_only=True)
 
-    def begin_trial(self, uuid: str, key: str, tried: str, *, may_fill_fewer: bool = False) -> contract.RunningTrial:
+    def begin_trial(
+        self, uuid: str, key: str, tried: str, *, may_fill_fewer: bool = False, confine: bool = False
+    ) -> contract.RunningTrial:
         """See :class:`AgentClient`."""
         self.watch.step(int(tried.removeprefix("hw:cache_ways=")))
-        return AgentClient.begin_trial(self, uuid, key, tried, may_fill_fewer=may_fill_fewer)
+        return AgentClient.begin_trial(self, uuid, key, tried, may_fill_fewer=may_fill_fewer, confine=confine)
 
     def end_trial(self, uuid: str, key: str) -> contract.RunningTrial:
         """See :class:`AgentClient`."""
