@@ -25,7 +25,7 @@ from vmqos.local_api.client import AgentClient
 
 BASE, MOST = 1, 8
 """Ways that a VM is promised, and the most that it is tried with."""
-INTERVAL = 0.25
+INTERVAL = 0.5
 """Seconds between two samples: an emulated processor makes as many accesses in it as a law needs."""
 ROUNDS, WARM, BEFORE = 2, 5.0, 10.0
 """Rounds of the program, and seconds, for which it runs before anything is counted; and seconds for which it is counted
@@ -101,7 +101,7 @@ def _size(node: Node, worker: Worker, note: Note) -> None:
             at = ways
             print(f"size_programs: {worker.load.walk} with {ways} ways", flush=True)
             if len(watch.steps) > 1:
-                note(_figures(watch, before))
+                note(figures(watch, before))
 
     (vm,) = (one for one in AgentClient.vms(client) if one["uuid"] == worker.uuid)
     room = stepping.find(client, vm, None, MOST)
@@ -109,10 +109,10 @@ def _size(node: Node, worker: Worker, note: Note) -> None:
     sized = stepping.run(client, room, INTERVAL, report)
     if node.rmid(worker) != rmid:
         raise RuntimeError("the VM has another RMID than before it was tried")
-    note(_figures(watch, before, sized))
+    note(figures(watch, before, sized))
 
 
-def _figures(watch: Watch, before: Counts, sized: Sized | None = None) -> dict[str, Any]:
+def figures(watch: Watch, before: Counts, sized: Sized | None = None) -> dict[str, Any]:
     """What is kept of one VM.
 
     :param before: what was counted before it was tried.

@@ -75,9 +75,10 @@ def section(found: Mapping[str, Any]) -> Section:
                 cheap == len(whole) > 0,
             ),
         ],
-        "One run of each, on one CPU. In a sample, a part of a second, an emulated processor makes as many accesses as "
-        "a server's in some milliseconds: a program that takes longer than that for a round has phases that the law "
-        "sees one by one, and that a server's samples would have the mean of.",
+        "One run of each, on one CPU; SQLite was tried with 5 ways at most. What it cost SQLite is not explained: its "
+        "work changed meanwhile. In a sample, a part of a second, an emulated processor makes as many accesses as a "
+        "server's in some milliseconds: a program that takes longer than that for a round has phases that the law sees "
+        "one by one, and that a server's samples would have the mean of.",
     )
 
 

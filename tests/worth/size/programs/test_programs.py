@@ -9,10 +9,12 @@ import pytest
 
 from tests.kernel.cachemodel import switch
 from tests.kernel.cachemodel.counts import Counts, Curve, Served
+from tests.worth.experiments.size_programs import figures
 from tests.worth.sections.size_programs import section
 from tests.worth.size.programs import linux
 from tests.worth.size.programs.loads import PROGRAMS
 from tests.worth.size.programs.watch import Step, Watch, truth, uncounted
+from vmqos.insight.model import Counts as Rates
 from vmqos.insight.model import Sample
 
 NONE = Served(0, 0, 0)
@@ -71,6 +73,22 @@ def test_new_samples_get_what_the_model_counted_and_are_noted_by_ways(monkeypatc
 def test_without_a_pmu_the_law_takes_as_many_samples_as_it_needs() -> None:
     samples = [Sample(float(at), {0: 100.0}, 50.0) for at in range(20)]
     assert len(uncounted(samples)) == 5
+
+
+def test_of_a_run_that_is_cut_short_the_numbers_of_ways_that_were_tried_are_kept() -> None:
+    watch = Watch(7, "vm")
+    watch.steps += [
+        Step(1, Curve((0,) * 16, 0), counts(0, 0)),
+        Step(2, Curve((40, *(0,) * 15), 60), counts(1000, 600)),
+        Step(3, Curve((80, 20, *(0,) * 14), 100), counts(2000, 1000)),
+    ]
+    for ways, missed in ((1, 0.6), (2, 0.4), (3, 0.9)):
+        rates = Rates(5000.0, 2000.0, 100.0, 100.0 * missed)
+        watch.samples[ways] = [Sample(float(at), {0: 100.0 * ways}, 50.0, rates) for at in range(6)]
+    kept = figures(watch, counts(1000, 600))
+    assert kept["missed"] == {"1": 0.6, "2": 0.4} and kept["true"] == {"1": 0.6, "2": 0.4}
+    assert kept["cut"] and kept["ended"] == "" and kept["samples"] == 18
+    assert kept["cost"] < 0, "with more ways more work is done in a cycle"
 
 
 @pytest.mark.parametrize(
