@@ -28,7 +28,7 @@ from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.revision import Revision
 from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import Trials
-from vmqos.conf import keystone
+from vmqos.conf import keystone, loader
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.conf.libvirt import DEFAULT_GROUP
 from vmqos.daemon import notify
@@ -91,7 +91,7 @@ def policy_from(conf: cfg.ConfigOpts) -> allocation.Policy:
     try:
         classes = tuple(map(resources.class_of, section.shared_classes))
     except ValueError as error:
-        raise ConfigurationError(f"[allocation] shared_classes: {error}") from error
+        raise ConfigurationError(f"{loader.place(conf, 'allocation', 'shared_classes')}: {error}") from error
     return allocation.Policy(
         default_ways_min=section.default_ways_min,
         use_shareable_ways=section.use_shareable_ways,

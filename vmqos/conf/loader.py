@@ -106,9 +106,15 @@ def check(conf: cfg.ConfigOpts) -> None:
         raise ConfigurationError(problem)
     if conf.agent.retry_delay_max < conf.agent.retry_delay_min:
         raise ConfigurationError(
-            f"[agent] retry_delay_max = {conf.agent.retry_delay_max:g} is less than "
+            f"{place(conf, 'agent', 'retry_delay_max')} = {conf.agent.retry_delay_max:g} is less than "
             f"retry_delay_min = {conf.agent.retry_delay_min:g}"
         )
+
+
+def place(conf: cfg.ConfigOpts, section: str, option: str) -> str:
+    """An option for an error's text: the file that has it, its section, and its name; no file where none has it."""
+    files = [f"{path}: " for path, sections in keystone.parsed(conf) if option in sections.get(section, {})]
+    return f"{files[-1] if files else ''}[{section}] {option}"
 
 
 def _register(conf: cfg.ConfigOpts) -> None:

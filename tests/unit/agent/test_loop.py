@@ -558,7 +558,9 @@ def test_listed_classes_are_read_and_each_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["way4", "mb500", "mbps900", "code1"])
 def test_a_class_that_can_not_be_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
     conf = configuration(tmp_path, f"[allocation]\nshared_classes = ways4, {name}\n")
-    with pytest.raises(ConfigurationError, match=rf"\[allocation\] shared_classes: '{name}' names no shared class: .+"):
+    with pytest.raises(
+        ConfigurationError, match=rf"\.conf: \[allocation\] shared_classes: '{name}' names no shared class: .+"
+    ):
         policy_from(conf)
 
 

@@ -37,7 +37,7 @@ def write(tmp_path: Path, text: str) -> list[str]:
         ("[resctrl]\npath = ${no.such}\n", ["vmqos.conf", "[resctrl] path = ${no.such}", "a plain $ is written $$"]),
         ("[api]\nsocket_mode = 999\n", ["vmqos.conf", "[api] socket_mode", "999", "octal"]),
         ("[agent]\naudit_interval = 0\n", ["vmqos.conf", "[agent] audit_interval", "0.1"]),
-        ("[agent]\nretry_delay_max = 0.5\n", ["retry_delay_max", "retry_delay_min"]),
+        ("[agent]\nretry_delay_max = 0.5\n", ["vmqos.conf: [agent] retry_delay_max = 0.5", "retry_delay_min"]),
         ("[agent\n", ["vmqos.conf:1"]),
     ],
 )
