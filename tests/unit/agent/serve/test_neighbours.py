@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import time
 import tracemalloc
@@ -256,7 +257,7 @@ def test_a_vm_whose_events_are_not_counted_has_none() -> None:
     assert (sample["counts"], sample["occupancy"]) == (None, {"0": 6 * MIB})
 
 
-@pytest.mark.parametrize("latest, share", [(30.0, neighbours.USUAL_SHARE), (0.0, neighbours.SHARE)])
+@pytest.mark.parametrize("latest, share", [(5.0, neighbours.USUAL_SHARE), (0.0, neighbours.SHARE)])
 def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(
     latest: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +278,8 @@ def test_judging_takes_a_share_of_a_cpu_however_often_clients_ask(
         time.sleep(0.001)
     assert len(judged) == 4
     for (began, ended), (next_began, _) in itertools.pairwise(judged):
-        assert next_began - began >= (ended - began) / share
+        # A judgement that a busy machine holds up is put off until the latest moment alone.
+        assert next_began - began >= min((ended - began) / share, latest or math.inf)
 
 
 @pytest.mark.parametrize("interval, latest", [(0.0, 15.0), (30.0, 15.0), (600.0, 15.0), (5.0, 4.0)])
