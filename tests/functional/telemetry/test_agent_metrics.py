@@ -366,7 +366,8 @@ def test_hours_that_are_damaged_in_the_file_while_the_agent_runs_are_gaps_and_it
         damaged.seek(second.packed.begin)
         damaged.write(bytes(second.packed.length))
     assert held() == [None if first.minutes <= at < first.minutes + second.minutes else 1048576 for at in range(300)]
-    assert f"minutes of VM {vm.uuid} are missing, for their file" in agent.log.read_text()
+    said = f"minutes of VM {vm.uuid} are missing, for their file"
+    wait_for(lambda: said in agent.log.read_text(), "the log having the damage")
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
 
 

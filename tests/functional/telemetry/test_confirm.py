@@ -264,7 +264,8 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
     # Before the longest trial would be over: Ctrl-C gives it back, and else the lease of five seconds is over.
     wait_for(lambda: is_as_before(simulator, before), "everything being as before", 50)
     why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
-    assert f"the trial on VM {thief.uuid} is over: {why}" in agent.log.read_text()
+    said = f"the trial on VM {thief.uuid} is over: {why}"
+    wait_for(lambda: said in agent.log.read_text(), "the log having the end")
     assert agent.get("/v1/health")["trial"] is None
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
     fields = ("state", "reason", "group", "masks", "bandwidth", "monitoring_group", "tasks_in_place")

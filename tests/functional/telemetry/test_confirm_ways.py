@@ -126,7 +126,8 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
     running.communicate(timeout=60)
     wait_for(lambda: is_put_back(simulator, before), "everything being as before", 50)
     why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
-    assert f"the trial on VM {thief.uuid} is over: {why}" in agent.log.read_text()
+    said = f"the trial on VM {thief.uuid} is over: {why}"
+    wait_for(lambda: said in agent.log.read_text(), "the log having the end")
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
 
 
