@@ -186,5 +186,5 @@ def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: An
     agent.start()
     wait_for(path.exists, "the file", 30)
     assert f"{LLC_WAYS}:" in path.read_text()
-    assert "restart nova-compute" in agent.gateway.log.read_text()
-    assert agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD
+    wait_for(lambda: "restart nova-compute" in agent.gateway.log.read_text(), "the log having it", 30)
+    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "health having it", 30)
