@@ -61,9 +61,10 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     agent = make_agent({"placement": section, "http": {"port": port}})
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    # The gateway says what it has told once it has told all of it.
+    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "all being told", 30)
     assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM, SHARED_ROOM}
     health = agent.gateway.get("/v1/health")
-    assert health["placement"]["inventories"] == TOLD
     assert node.of_child("inventories")[LLC_OTHERS]["total"] == TOLD[LLC_OTHERS]
     assert (health["placement"]["error"], health["placement"]["failures"]) == (None, 0)
     assert node.hostname in health["placement"]["where"]
@@ -76,9 +77,10 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     with_class = {**EMPTY, LLC_WAYS: EMPTY[LLC_WAYS] - 1}
     wait_for(lambda: node.totals() == with_class, f"the class being told: {with_class}", 30)
 
+    inventory = f'vmqos_placement_inventory{{resource_class="{LLC_WAYS}"}}'
+    wait_for(lambda: metrics(agent, port)[inventory] == with_class[LLC_WAYS], "the metric", 30)
     told = metrics(agent, port)
     assert told["vmqos_placement_up"] == 1
-    assert told[f'vmqos_placement_inventory{{resource_class="{LLC_WAYS}"}}'] == with_class[LLC_WAYS]
     assert "vmqos_nova_up" not in told
     found = doctor(agent)
     assert node.hostname in found["Placement"]["detail"]
