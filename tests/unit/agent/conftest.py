@@ -11,6 +11,7 @@ import pytest
 from tests.unit.agent import loop_host
 from tests.unit.agent.host import Host, MakeHost
 from tests.unit.agent.machine import SimulatedResctrl
+from tools.lab.stalls import Stalls
 from vmqos.resctrl.topology import CacheTopology
 
 
@@ -40,3 +41,10 @@ def trouble(request: pytest.FixtureRequest) -> loop_host.Trouble:
     """Makes passes fail: before they act, or while they do."""
     found: loop_host.Trouble = request.param
     return found
+
+
+@pytest.fixture(scope="module")
+def stalls() -> Iterator[Stalls]:
+    """Tells what something took without the time in which this machine had no CPU for it."""
+    with Stalls() as found:
+        yield found

@@ -7,12 +7,15 @@ import contextlib
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
+from tests.unit.eventually import eventually
+from tools.lab.stalls import Stalls
 from vmqos.agent import loop
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import running_vms
@@ -25,6 +28,16 @@ LONG = 30.0
 SHIPPED = {name: getattr(running_vms, name) for name in ("LIST_PATIENCE", "LOOK_DEADLINE", "ROUND_BUDGET")}
 TWO = {"hw:cache_ways": "2"}
 THREE = {"hw:cache_ways": "3"}
+FOUR = {"hw:cache_ways": "4"}
+SOON = 3.0
+"""Seconds within which what takes less than a second has happened on a machine that is busy, too."""
+
+
+def time_until(condition: Callable[[], bool], stalls: Stalls) -> float:
+    """Wait until the condition is true; the seconds it took, while this machine had a CPU for it."""
+    began = time.monotonic()
+    eventually(condition)
+    return stalls.took(began)
 
 
 class Host:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: what passes do when something fails, and the ``[allocation]`` section as the planner gets it.
+"""The loop: what passes do when something fails, and what is told of them.
 
 The real loop, the simulator's machine in this process, processes as VMs.
 """
@@ -9,44 +9,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from oslo_config import cfg
 
-from tests.unit.agent.loop_host import LONG, SHIPPED, THREE, TWO, Host, Trouble, agent_in
+from tests.unit.agent.loop_host import FOUR, LONG, SOON, THREE, TWO, Host, Trouble, agent_in, time_until
 from tests.unit.eventually import eventually
 from tools.lab.stalls import Stalls
 from vmqos.agent import loop
 from vmqos.agent.act import monitoring_groups
-from vmqos.agent.loop import policy_from
 from vmqos.agent.observe import flavor_request as wishes
-from vmqos.agent.observe import running_vms
 from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.snapshot import Snapshot
-from vmqos.allocation import Policy, PromiseState
-from vmqos.conf import loader
-from vmqos.conf.exceptions import ConfigurationError
-from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.allocation import PromiseState
 from vmqos.hypervisor import vm_tasks
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import Code
 from vmqos.resctrl import topology
-
-SOON = 3.0
-"""Seconds within which what takes less than a second has happened on a machine that is busy, too."""
-STALLS = Stalls()
-FOUR = {"hw:cache_ways": "4"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stalls() -> Iterator[Stalls]:
-    """Tells what something took without the time in which this machine had no CPU for it."""
-    with STALLS:
-        yield STALLS
 
 
 @pytest.fixture
@@ -62,20 +43,6 @@ def host(
     caplog.set_level(logging.INFO)
     with agent_in(tmp_path, monkeypatch, further_options) as found:
         yield found
-
-
-@pytest.fixture
-def hasty(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave behind what takes longer than milliseconds, as shipped: for tests in which libvirt hangs, or is slow."""
-    for name, value in SHIPPED.items():
-        monkeypatch.setattr(running_vms, name, value)
-
-
-def time_until(condition: Callable[[], bool]) -> float:
-    """Wait until the condition is true; the seconds it took, while this machine had a CPU for it."""
-    began = time.monotonic()
-    eventually(condition)
-    return STALLS.took(began)
 
 
 def test_a_vm_gets_what_its_flavor_asks_for(host: Host) -> None:
@@ -246,7 +213,7 @@ def test_a_full_look_that_libvirt_refused_is_made_once_it_answers(host: Host) ->
     assert host.ways(vm) == 4
 
 
-def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host) -> None:
+def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host, stalls: Stalls) -> None:
     first = host.libvirt.boot(TWO)
     with host.running():
         eventually(lambda: host.state(first) is PromiseState.KEPT)
@@ -254,7 +221,7 @@ def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host)
             second = host.libvirt.boot(THREE)
             host.agent._on_change(second)
             eventually(lambda: "lock" in host.agent.health.unserved.get(second, ""))
-        assert time_until(lambda: host.ways(second) == 3) < SOON
+        assert time_until(lambda: host.ways(second) == 3, stalls) < SOON
         eventually(lambda: not host.agent.health.unserved)
 
 
@@ -273,7 +240,7 @@ def test_passes_that_fail_for_ever_get_rare(host: Host, lock_timeout: float) -> 
 
 
 def test_the_service_manager_hears_of_the_agent_while_another_process_holds_the_lock(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Host, stalls: Stalls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watchdog = 3.0
     # An operator may set it to more than the unit's WatchdogSec=.
@@ -290,7 +257,7 @@ def test_the_service_manager_hears_of_the_agent_while_another_process_holds_the_
                 until = last + 2 * watchdog
                 while last < until:
                     assert b"WATCHDOG=1" in manager.recv(4096)
-                    assert STALLS.took(last) < watchdog, "the service manager would have killed the agent"
+                    assert stalls.took(last) < watchdog, "the service manager would have killed the agent"
                     last = time.monotonic()
                 assert "lock" in host.agent.health.last_error
 
@@ -388,111 +355,6 @@ def test_a_vm_whose_flavor_can_not_be_read_for_a_fault_of_ours_keeps_what_it_has
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-@pytest.mark.usefixtures("hasty")
-def test_vms_that_start_or_change_are_served_while_libvirt_does_not_list_them(host: Host) -> None:
-    known = host.libvirt.boot(TWO)
-    with host.running():
-        eventually(lambda: host.ways(known) == 2)
-        # It locks each VM for the list, and keeps a VM locked that it starts or ends.
-        host.libvirt.listing = threading.Event()
-        host.agent._on_change(None)
-        for ways, specs in ((3, THREE), (4, FOUR), (2, TWO)):
-            host.libvirt.resize(known, specs)
-            host.agent._on_change(known)
-            assert time_until(lambda ways=ways: host.ways(known) == ways) < SOON  # type: ignore[misc]
-        new = host.libvirt.boot(THREE)
-        host.agent._on_change(new)
-        assert time_until(lambda: host.ways(new) == 3) < SOON
-        host.libvirt.listing.set()
-        eventually(lambda: not host.agent.health.unserved and host.ways(new) == 3)
-
-
-@pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("others", [0, 5, 20])
-def test_a_vm_whose_look_hangs_keeps_no_other_vm_waiting_for_a_second(host: Host, others: int) -> None:
-    known = host.libvirt.boot(TWO)
-    with host.running():
-        eventually(lambda: host.ways(known) == 2)
-        hung = [known, *(host.libvirt.boot({}) for _ in range(others))]
-        for uuid in hung:
-            host.libvirt.hung[uuid] = threading.Event()
-            host.agent._on_change(uuid)
-        served = []
-        for _ in range(3):
-            good = host.libvirt.boot({"hw:cache_ways": "1"})
-            host.agent._on_change(good)
-            served.append(time_until(lambda good=good: host.state(good) is PromiseState.KEPT))  # type: ignore[misc]
-        assert max(served) < SOON
-        assert host.ways(known) == 2, "what it has is kept"
-        eventually(lambda: host.agent.health.unserved.keys() == set(hung))
-        eventually(lambda: set(host.agent.health.unserved.values()) == {running_vms.SLOW})
-        assert len([thread for thread in threading.enumerate() if thread.name == "look"]) <= len(hung) + 2
-        host.libvirt.resize(known, FOUR)
-        for event in host.libvirt.hung.values():
-            event.set()
-        # Nothing but the end of the looks wakes the loop now.
-        eventually(lambda: host.ways(known) == 4 and not host.agent.health.unserved)
-
-
-def test_looks_that_take_long_come_after_the_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A look of milliseconds is quick also where this machine has no CPU for it for a while.
-    monkeypatch.setattr(running_vms, "QUICK_LOOK", 0.5)
-    slow, quick = host.libvirt.boot(TWO), host.libvirt.boot(TWO)
-    describe = host.libvirt.describe
-
-    def slowly(uuid: str) -> VirtualMachine | None:
-        time.sleep(0.6 if uuid == slow else 0)
-        return describe(uuid)
-
-    monkeypatch.setattr(host.libvirt, "describe", slowly)
-    host.agent.run_passes()
-    assert host.libvirt.described == [slow, quick], "the VM that was started first"
-    host.agent._on_change(None)
-    host.agent.run_passes()
-    assert host.libvirt.described[2:] == [quick, slow]
-    new = host.libvirt.boot(TWO)
-    host.agent._on_change(None)
-    host.agent.run_passes()
-    assert host.libvirt.described[4:] == [new, quick, slow]
-
-
-@pytest.mark.usefixtures("hasty")
-def test_a_round_of_many_slow_looks_ends_in_time_and_the_rest_follows_at_once(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    describe, told = host.libvirt.describe, list[tuple[int, bool]]()
-
-    def slowly(uuid: str) -> VirtualMachine | None:
-        # What the last pass told, before the next one does.
-        if host.agent.health.passes:
-            told.append((len(host.agent.snapshot.vms), running_vms.WAITING in host.agent.health.unserved.values()))
-        time.sleep(0.15)
-        return describe(uuid)
-
-    monkeypatch.setattr(host.libvirt, "describe", slowly)
-    vms = [host.libvirt.boot({}) for _ in range(8)]
-    with host.running():
-        eventually(lambda: bool(told))
-        assert told[0][0] < len(vms) and told[0][1]
-        good = host.libvirt.boot(TWO)
-        host.agent._on_change(good)
-        assert time_until(lambda: host.ways(good) == 2) < SOON
-        eventually(lambda: host.agent.snapshot.vms.keys() == {*vms, good} and not host.agent.health.unserved)
-
-
-def test_the_only_pass_looks_at_all_vms_however_long_that_takes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe = host.libvirt.describe
-
-    def slowly(uuid: str) -> VirtualMachine | None:
-        time.sleep(0.15)
-        return describe(uuid)
-
-    monkeypatch.setattr(host.libvirt, "describe", slowly)
-    vms = [host.libvirt.boot({"hw:cache_ways": "1"}) for _ in range(6)]
-    assert host.agent.run_once()
-    assert [host.ways(vm) for vm in vms] == [1] * 6
-
-
 def test_health_has_the_times_of_what_went_well_last(host: Host) -> None:
     host.libvirt.boot(TWO)
     began = time.monotonic()
@@ -535,47 +397,6 @@ def test_no_flavor_is_asked_for_where_nova_is_not_to_be_asked(host: Host) -> Non
     host.agent.run_passes()
     assert host.agent.flavors.wanted() == []
     assert host.agent.snapshot.vms[vm].allocation.reason.code is Code.NO_EXTRA_SPECS
-
-
-def configuration(tmp_path: Path, text: str) -> cfg.ConfigOpts:
-    file = tmp_path / "vmqos.conf"
-    file.write_text(text)
-    return loader.load(["--config-file", str(file)])
-
-
-def test_without_a_word_in_the_file_the_policy_is_the_planners_own(tmp_path: Path) -> None:
-    assert policy_from(configuration(tmp_path, "")) == Policy()
-
-
-def test_listed_classes_are_read_and_each_counts_once(tmp_path: Path) -> None:
-    text = "[allocation]\nshared_classes = ways4, mb50, ways4-mb50, mb50\nother_classes = 3\n"
-    found = policy_from(configuration(tmp_path, text))
-    cap, half = CacheRequest(4, CachePolicy.SHARED), CacheRequest(bandwidth_percent=50)
-    both = CacheRequest(4, CachePolicy.SHARED, bandwidth_percent=50)
-    assert (found.shared_classes, found.other_classes) == ((cap, half, both), 3)
-
-
-@pytest.mark.parametrize("name", ["way4", "mb500", "mbps900", "code1"])
-def test_a_class_that_can_not_be_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
-    conf = configuration(tmp_path, f"[allocation]\nshared_classes = ways4, {name}\n")
-    with pytest.raises(
-        ConfigurationError, match=rf"\.conf: \[allocation\] shared_classes: '{name}' names no shared class: .+"
-    ):
-        policy_from(conf)
-
-
-@pytest.mark.parametrize(
-    ("told", "counts"),
-    [
-        ("", False),
-        ("check_interval = 100\n", False),
-        ("provider_yaml = /etc/nova/provider_config/vmqos.yaml\n", True),
-        ("os_cloud = vmqos\n", True),
-        ("auth_type = none\n", True),
-    ],
-)
-def test_placement_counts_where_it_is_told(tmp_path: Path, told: str, counts: bool) -> None:
-    assert policy_from(configuration(tmp_path, f"[placement]\n{told}")).placement_counts is counts
 
 
 def test_counters_are_assigned_to_monitoring_groups_that_a_later_pass_makes(
