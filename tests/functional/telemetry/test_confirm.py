@@ -243,6 +243,24 @@ def limited(agent: Agent, simulator: Simulator, victim: RunningVm, thief: Runnin
     return running
 
 
+def end_by(
+    number: signal.Signals,
+    running: Any,
+    wait_for: WaitFor,
+    agent: Agent,
+    culprit: RunningVm,
+    is_as_before: Callable[[], bool],
+) -> None:
+    """End a command that holds its culprit back, and wait until all is as before and the agent's log says why."""
+    running.send_signal(number)
+    running.communicate(timeout=60)
+    # Before the longest trial would be over: Ctrl-C gives it back, and else the lease of five seconds is over.
+    wait_for(is_as_before, "everything being as before", 50)
+    why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
+    said = f"the trial on VM {culprit.uuid} is over: {why}"
+    wait_for(lambda: said in agent.log.read_text(), "the log having the end")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("specs", [{}, {"hw:cache_ways": "2"}], ids=["nothing promised", "ways of its own"])
 def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
@@ -259,13 +277,7 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
     respond(simulator, victim, thief)
     before, told = steady_groups(agent, simulator, wait_for), agent.get(f"/v1/vms/{thief.uuid}")
     running = limited(agent, simulator, victim, thief, wait_for)
-    running.send_signal(number)
-    running.communicate(timeout=60)
-    # Before the longest trial would be over: Ctrl-C gives it back, and else the lease of five seconds is over.
-    wait_for(lambda: is_as_before(simulator, before), "everything being as before", 50)
-    why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
-    said = f"the trial on VM {thief.uuid} is over: {why}"
-    wait_for(lambda: said in agent.log.read_text(), "the log having the end")
+    end_by(number, running, wait_for, agent, thief, lambda: is_as_before(simulator, before))
     assert agent.get("/v1/health")["trial"] is None
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
     fields = ("state", "reason", "group", "masks", "bandwidth", "monitoring_group", "tasks_in_place")

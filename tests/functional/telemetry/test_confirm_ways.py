@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.test_confirm import Groups, confirming, groups, settled, start, steady_groups
+from tests.functional.telemetry.test_confirm import Groups, confirming, end_by, groups, settled, start, steady_groups
 from tests.functional.telemetry.test_confirm import agent as agent
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_confirm import victim as victim
@@ -122,12 +122,7 @@ def test_everything_is_as_before_some_seconds_after_the_command_was_ended(
     respond(simulator, victim, thief)
     before = steady_groups(agent, simulator, wait_for)
     running = confined(agent, simulator, victim, thief, wait_for)
-    running.send_signal(number)
-    running.communicate(timeout=60)
-    wait_for(lambda: is_put_back(simulator, before), "everything being as before", 50)
-    why = "its client gave it back" if number == signal.SIGINT else "nobody asked for it for 5 s"
-    said = f"the trial on VM {thief.uuid} is over: {why}"
-    wait_for(lambda: said in agent.log.read_text(), "the log having the end")
+    end_by(number, running, wait_for, agent, thief, lambda: is_put_back(simulator, before))
     wait_for(lambda: settled(agent, victim, thief), "all tasks being in place")
 
 
