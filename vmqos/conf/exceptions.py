@@ -14,4 +14,5 @@ class NotReadable(ConfigurationError):
     """A configuration file is there, and this user may not read it."""
 
     def __init__(self, files: Iterable[str]) -> None:
-        super().__init__(f"this user may not read the configuration file: {', '.join(files)}")
+        names = ", ".join(files)
+        super().__init__(f"this user may not read the configuration file: {names}; let the user read it, or use sudo")

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import difflib
+import io
 import math
+import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -27,6 +31,8 @@ _MAY_BE_EMPTY = frozenset({"minutes_file", "readers_group"})
 """Texts that mean something where they are empty: their help says what."""
 _FILE = re.compile(r"LocationInfo\(.*?detail='(.*?)'\)")
 """Where oslo.config says in its error's text that the value came from; the error itself does not carry it."""
+_BAD_SWITCH = re.compile(r"argument --(\w+): Invalid Boolean value: (.*)")
+"""What oslo.config prints, before it ends the process, of a bad value in a file for a switch of the command line."""
 
 
 def load(
@@ -46,8 +52,16 @@ def load(
     """
     conf = cfg.ConfigOpts() if conf is None else conf
     _register(conf)
+    said = io.StringIO()
     try:
-        conf(list(arguments), project="vmqos", prog=program, version=version)
+        with contextlib.redirect_stderr(said):
+            conf(list(arguments), project="vmqos", prog=program, version=version)
+    except SystemExit:
+        # For such a value, too, oslo.config ends the process. An agent that reads its files again has to go on.
+        if found := _BAD_SWITCH.match(said.getvalue()):
+            raise ConfigurationError(_bad_switch(found[1], found[2], _files(arguments, program))) from None
+        sys.stderr.write(said.getvalue())
+        raise
     except cfg.ConfigFilesNotFoundError as error:
         raise ConfigurationError(f"there is no configuration file {', '.join(error.config_files)}") from error
     except cfg.ConfigFilesPermissionDeniedError as error:
@@ -74,6 +88,17 @@ def _files(arguments: Sequence[str], program: str) -> Iterator[Path]:
     yield from map(Path, named.config_file or cfg.find_config_files("vmqos", program))
     for folder in named.config_dir or cfg.find_config_dirs("vmqos", program):
         yield from sorted(Path(folder).glob("*.conf"))
+
+
+def _bad_switch(name: str, value: str, files: Iterator[Path]) -> str:
+    """What is wrong with a switch in ``[DEFAULT]``, as a sentence that names the last file that has it."""
+    where = ""
+    for path in files:
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(path), sections).parse()
+        if name in sections.get("DEFAULT", {}):
+            where = f"{path}: "
+    return f"{where}[DEFAULT] {name}{f' = {value}' if value else ' is empty'}: true or false is allowed"
 
 
 def _not_text(files: Iterator[Path], encoding: str) -> str:
@@ -161,7 +186,7 @@ def _written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt, file: str) -> tu
     """
     for path, sections in reversed(list(keystone.parsed(conf))):
         values = sections.get(group, {}).get(option.name)
-        if values and path == (file or path):
+        if values and os.path.abspath(path) == (file or os.path.abspath(path)):
             return path, "" if option.secret else f" = {values[-1]}" if values[-1] else " is empty"
     return file, ""
 
@@ -187,6 +212,8 @@ def _allowed(option: cfg.Opt) -> str:
 def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Iterator[str]:
     """A sentence for each section or option in the files that vmqos does not know, most likely a typing error.
 
+    ``[DEFAULT]`` has options of libraries as well, so only those are told of that other sections have.
+
     :param of_keystoneauth: whether the options of the sections that are keystoneauth's too are looked at.
     """
     known = {section.GROUP.name: {option.name for option in section.OPTIONS} for section in SECTIONS}
@@ -194,6 +221,9 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
         of_others = {"DEFAULT"}
         for section in keystone.SECTIONS:
             of_others.update(sections.get(section, {}).get("auth_section", ()))
+        for option in sorted(sections.get("DEFAULT", {}).keys() - set(conf)):
+            if there := " and ".join(f"[{section}]" for section, names in known.items() if option in names):
+                yield f"{path}: [DEFAULT] {option} is unknown and ignored; there is such an option in {there}"
         for section, options in sections.items():
             if section not in known:
                 if section not in of_others and not section.startswith(notifications.OF_OSLO_MESSAGING):

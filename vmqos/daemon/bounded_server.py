@@ -303,10 +303,14 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def service(self) -> None:
         """Answer the request; called by a thread of a pool."""
+        request = self.requests[0]
         try:
             super().service()
         finally:
-            self.waits_since = time.monotonic()
+            with self.requests_lock:
+                # The client may have had its answer, and another thread its next request, before this thread is done.
+                if not self.requests or self.requests[0] is request:
+                    self.waits_since = time.monotonic()
 
     def is_overdue(self) -> bool:
         """Whether the client has taken too long to ask, or to take its answer."""

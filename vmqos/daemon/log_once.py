@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 BURST = 4
@@ -47,13 +47,20 @@ class LogOnce:
         self._told: OrderedDict[Hashable, _Told] = OrderedDict()
 
     def log(
-        self, level: int, key: Hashable, message: str, *arguments: object, error: BaseException | None = None
+        self,
+        level: int,
+        key: Hashable,
+        message: str,
+        *arguments: object,
+        error: BaseException | None = None,
+        fields: Mapping[str, object] | None = None,
     ) -> bool:
         """Log a line, unless the key's last line said it already.
 
         :param key: what the line is about, such as ``("look", uuid)``.
         :param message: as :meth:`logging.Logger.log` takes it.
         :param error: the exception whose traceback is added; it does not count as text.
+        :param fields: what :func:`vmqos.daemon.journal.fields` made; it does not count as text, either.
         :returns: whether the line was logged.
         """
         text = message % arguments if arguments else message
@@ -68,7 +75,7 @@ class LogOnce:
             dropped, told.dropped = told.dropped, 0
         if dropped:
             text = f"{text} ({dropped} earlier lines about this were left out)"
-        self._logger.log(level, "%s", text, exc_info=error, stacklevel=2)
+        self._logger.log(level, "%s", text, exc_info=error, extra=fields, stacklevel=2)
         return True
 
     def end(self, key: Hashable) -> bool:

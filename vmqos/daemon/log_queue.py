@@ -2,12 +2,15 @@
 """A log that keeps no thread of the daemon waiting: a thread of its own writes the lines.
 
 A write to a journal, a pipe or a terminal that takes nothing any more does not end. The thread that logged a line would
-wait for it, and the promises of all VMs with it.
+wait for it, and each other one at its next line: the promises of all VMs with the agent, and the answers, and what
+OpenStack is told, with the gateway.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from logging.handlers import QueueHandler
@@ -70,6 +73,19 @@ class LogQueue:
             for handler in self._writers:
                 self._logger.addHandler(handler)
             self._logger.removeHandler(self._entrance)
+
+    def leave(self, status: int, said: str = "") -> int:
+        """The last thing that a daemon does, after :meth:`close`.
+
+        :param said: for the standard error stream. Nobody can be told while what takes the log takes nothing.
+        :returns: the status. Where a line can't be written, the program ends with it at once: the interpreter would
+            wait for the line, until systemd kills it.
+        """
+        if self.is_stuck:
+            os._exit(status)
+        if said:
+            print(said, file=sys.stderr)
+        return status
 
     def _run(self) -> None:
         while (record := self._lines.get()) is not None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import subprocess
 import sys
 import threading
@@ -18,44 +16,27 @@ from tests.functional.agent.conftest import WaitForVm
 from tests.functional.agent.test_lifecycle import EXCLUSIVE_2
 from tests.functional.conftest import MakeVm, Pace, WaitFor
 from tools.lab.agent import Agent
-from tools.lab.program import Program
+from tools.lab.full_pipe import FullPipe
+from tools.lab.program import Launch, Program
 from tools.lab.workspace import CHECKOUT
 
 
-class FullPipe:
-    """A pipe that takes no byte more until it is read."""
+def launcher_into(full: FullPipe) -> Launch:
+    """Starts one program, which writes into the pipe, and is the only one to."""
 
-    def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        fcntl.fcntl(self._writing, fcntl.F_SETPIPE_SZ, 4096)
-        os.set_blocking(self._writing, False)
-        with pytest.raises(BlockingIOError):
-            while True:
-                os.write(self._writing, b".")
-        os.set_blocking(self._writing, True)
-
-    def launch(self, module: str, arguments: Sequence[str], log: Path) -> Program:
-        """Start a program that writes into the pipe (:data:`tools.lab.program.Launch`), and is the only one to."""
+    def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
-            stdout=self._writing,
-            stderr=self._writing,
+            stdout=full.writing,
+            stderr=full.writing,
             start_new_session=True,
         )
-        os.close(self._writing)
+        full.give_away()
         return process
 
-    def read(self) -> bytes:
-        """All that is written until the program ends."""
-        said = b""
-        while found := os.read(self._reading, 65536):
-            said += found
-        return said
-
-    def close(self) -> None:
-        os.close(self._reading)
+    return launch
 
 
 @pytest.fixture
@@ -68,7 +49,7 @@ def full() -> Iterator[FullPipe]:
 @pytest.fixture
 def pace(pace: Pace, full: FullPipe) -> Pace:
     """An agent whose output is not taken."""
-    return replace(pace, launch=full.launch)
+    return replace(pace, launch=launcher_into(full))
 
 
 def test_promises_are_kept_while_nothing_takes_the_log_and_the_lines_come_later(
@@ -93,3 +74,15 @@ def test_promises_are_kept_while_nothing_takes_the_log_and_the_lines_come_later(
 def test_an_agent_ends_although_nothing_takes_its_log(agent: Agent, make_vm: MakeVm, wait_for_vm: WaitForVm) -> None:
     wait_for_vm(make_vm(EXCLUSIVE_2), "kept")
     assert agent.stop() == 0
+
+
+def test_an_agent_with_a_mistake_in_its_configuration_ends_although_nothing_takes_its_log(
+    full: FullPipe, tmp_path: Path
+) -> None:
+    conf = tmp_path / "vmqos.conf"
+    conf.write_text(f"[resctrl]\npath = {tmp_path}/none\nmisspelt = 1\n")
+    failed = launcher_into(full)("vmqos.agent.main", ["--config-file", str(conf), "--once"], tmp_path / "log")
+    try:
+        assert failed.wait(60) == 1
+    finally:
+        failed.kill()

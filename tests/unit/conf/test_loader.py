@@ -4,6 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
+from oslo_log import log
 
 from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
@@ -48,6 +50,34 @@ def test_a_bad_value_is_refused_with_its_place_and_what_is_allowed(tmp_path: Pat
         assert word in str(raised.value)
 
 
+def test_a_bad_value_is_told_where_the_file_is_named_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "[agent]\naudit_interval = -3\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"vmqos\.conf: \[agent\] audit_interval = -3: a number from 0\.1 up"):
+        loader.load(["--config-file", "vmqos.conf"])
+
+
+@pytest.mark.parametrize(("value", "told"), [("maybe", "debug = maybe"), ("", "debug is empty")])
+def test_a_bad_switch_of_oslo_log_is_refused_and_ends_no_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, told: str
+) -> None:
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    arguments = write(tmp_path, f"[DEFAULT]\ndebug = {value}\n")
+    with pytest.raises(ConfigurationError) as raised:
+        loader.load(arguments, conf)
+    assert str(raised.value) == f"{arguments[1]}: [DEFAULT] {told}: true or false is allowed"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_wrong_option_of_the_command_line_is_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        loader.load(["--frobnicate"])
+    assert "vmqos-agent: error: unrecognized arguments: --frobnicate" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.conf"):
         loader.load(["--config-file", str(tmp_path / "nowhere.conf")])
@@ -81,6 +111,17 @@ def test_a_typing_error_is_told_with_what_was_probably_meant(tmp_path: Path) -> 
     assert any("audit_interva " in line and "did you mean audit_interval?" in line for line in told)
     assert any("frobnicate" in line and "did you mean" not in line for line in told)
     assert all("vmqos.conf" in line for line in told)
+
+
+def test_an_option_in_the_section_of_libraries_is_told_with_the_sections_that_have_it(tmp_path: Path) -> None:
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    text = "[DEFAULT]\ndebug = true\ncontrol_exchange = nova\nsocket_mode = 660\naudit_interval = 2\n"
+    arguments = write(tmp_path, text)
+    assert list(loader.unknown_options(loader.load(arguments, conf))) == [
+        f"{arguments[1]}: [DEFAULT] audit_interval is unknown and ignored; there is such an option in [agent]",
+        f"{arguments[1]}: [DEFAULT] socket_mode is unknown and ignored; there is such an option in [api] and [gateway]",
+    ]
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

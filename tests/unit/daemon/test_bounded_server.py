@@ -158,6 +158,32 @@ def test_a_body_is_refused_before_it_is_there(
     assert served.asked == []
 
 
+def test_a_request_that_comes_while_the_thread_of_the_one_before_it_tidies_up_is_being_answered(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waitress, ours, is_over = bounded_server.HTTPChannel.service, bounded_server._Channel.service, threading.Event()
+
+    def tidy_up(channel: Any) -> None:
+        waitress(channel)
+        eventually(lambda: "/held" in served.asked)
+
+    def service(channel: Any) -> None:
+        ours(channel)
+        is_over.set()
+
+    monkeypatch.setattr(bounded_server.HTTPChannel, "service", tidy_up)
+    monkeypatch.setattr(bounded_server._Channel, "service", service)
+    connection = connect()
+    connection.sendall(REQUEST)
+    assert answer(connection) == (200, b"well")
+    connection.sendall(REQUEST.replace(b"/fast", b"/held"))
+    assert is_over.wait(60)
+    assert served.being_answered == 1
+    served.held.set()
+    assert answer(connection) == (200, b"well")
+    eventually(lambda: served.has_answered(2))
+
+
 def test_headers_have_a_bound(connect: Connect, served: Served) -> None:
     connection = connect()
     with contextlib.suppress(ConnectionError):

@@ -109,8 +109,8 @@ def test_a_line_without_fields_is_a_line_as_before(
     logger: logging.Logger, there: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(logger, there, monkeypatch)
-    logger.info("passes succeed again")
-    assert (there.entries(), there.printed()) == ([], "INFO passes succeed again\n")
+    logger.info("libvirt answers again")
+    assert (there.entries(), there.printed()) == ([], "INFO libvirt answers again\n")
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ def test_oslos_own_handler_of_the_journal_sends_what_has_no_fields(
     logger.info("VM is kept", extra=journal.fields(VMQOS_VM=UUID))
     assert [entry["VMQOS_VM"] for entry in there.entries()] == [UUID]
     assert (sent, there.printed()) == ([], "")
-    logger.info("passes succeed again")
-    assert (sent, there.entries(), there.printed()) == (["passes succeed again"], [], "INFO passes succeed again\n")
+    logger.info("libvirt answers again")
+    assert (sent, there.entries(), there.printed()) == (["libvirt answers again"], [], "INFO libvirt answers again\n")

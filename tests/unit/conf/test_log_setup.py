@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+
+from vmqos.conf import loader, log_setup
+from vmqos.conf.exceptions import ConfigurationError
+
+
+def load(tmp_path: Path, text: str) -> cfg.ConfigOpts:
+    path = tmp_path / "vmqos.conf"
+    path.write_text(f"[DEFAULT]\n{text}\n")
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    return loader.load(["--config-file", str(path)], conf)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "log_file = {folder}/none/vmqos.log",
+            "can't write the log to {folder}/none/vmqos.log ([DEFAULT] log_file, log_dir): No such file or directory",
+        ),
+        ("log_file = {folder}", "can't write the log to {folder} ([DEFAULT] log_file, log_dir): Is a directory"),
+        (
+            "log_file = {folder}/vmqos.log\nlog_rotation_type = daily",
+            "{folder}/vmqos.conf: [DEFAULT] log_rotation_type: Valid values are [interval, size, none], but found "
+            "'daily'",
+        ),
+        (
+            "log_config_append = {folder}/none",
+            "there can be no log as the options of oslo.log in [DEFAULT] have it: Error loading logging config "
+            "{folder}/none: [Errno 2] No such file or directory: '{folder}/none'",
+        ),
+    ],
+)
+def test_a_log_that_can_not_be_is_refused_and_the_one_from_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    root, kept = logging.getLogger(), logging.NullHandler()
+    monkeypatch.setattr(root, "handlers", [kept])
+    conf = load(tmp_path, text.format(folder=tmp_path))
+    with pytest.raises(ConfigurationError) as raised:
+        log_setup.set_up(conf)
+    assert str(raised.value) == told.format(folder=tmp_path)
+    assert root.handlers == [kept]
