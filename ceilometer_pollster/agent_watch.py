@@ -47,7 +47,7 @@ class AgentWatch:
         found = self._try_to_ask()
         # While the agent does not tell, an instance has no samples again for its own reason.
         host = {**self._reasons, ("", _WHAT): str(found)}
-        now = dict(_reasons(found, instances)) if isinstance(found, Look) else host
+        now = {**self._of_resting(instances), **dict(_reasons(found, instances))} if isinstance(found, Look) else host
         # Not within an "except": oslo.log would tell the error twice.
         for line in reasons.tell(self._reasons, now, instances):
             LOG.log(line.level, line.text)
@@ -55,6 +55,11 @@ class AgentWatch:
             LOG.info("vmqos-agent tells what instances execute again")
         self._reasons = now
         return found if isinstance(found, Look) else None
+
+    def _of_resting(self, instances: Sequence[Instance]) -> Reasons:
+        """What kept instances from having samples that do not run now: whether it is over is seen when they run."""
+        resting = {instance.id for instance in instances if reasons.is_at_rest(instance)}
+        return {key: text for key, text in self._reasons.items() if key[0] in resting}
 
     def _try_to_ask(self) -> Look | NoCounts:
         try:

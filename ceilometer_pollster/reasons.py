@@ -88,9 +88,14 @@ def find(snapshot: Snapshot, instances: Iterable[Instance]) -> dict[tuple[str, s
 def tell(before: Reasons, now: Reasons, instances: Iterable[Instance]) -> list[Line]:
     """What is new since the last cycle: reasons that were not there or were others, and reasons that are over."""
     lines = [_begun(*key, text) for key, text in now.items() if before.get(key) != text]
-    present = {instance.id for instance in instances}
-    over = [key for key in before if key not in now and key[0] in present]
+    running = {instance.id for instance in instances if not is_at_rest(instance)}
+    over = [key for key in before if key[0] in running and not _holds(*key, now)]
     return lines + [Line(logging.INFO, f"instance {uuid} has samples{_of(event)} again") for uuid, event in over]
+
+
+def _holds(uuid: str, event: str, now: Reasons) -> bool:
+    """Whether there is a reason still: that one, or a wider one, of the whole instance or of the host."""
+    return not now.keys().isdisjoint({(uuid, event), (uuid, ""), ("", event)})
 
 
 def _begun(uuid: str, event: str, text: str) -> Line:

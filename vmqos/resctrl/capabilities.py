@@ -60,7 +60,7 @@ class CacheResource:
         if mask - self.cbm_mask:
             rule = f"the ways of this cache are {self.cbm_mask}"
         elif mask.count < self.min_cbm_bits:
-            rule = f"a mask needs at least {self.min_cbm_bits} way(s)"
+            rule = f"a mask needs at least {self.min_cbm_bits} way{'' if self.min_cbm_bits == 1 else 's'}"
         elif not self.sparse_masks and not mask.is_contiguous:
             rule = "the ways of a mask must be neighbours on this machine"
         else:

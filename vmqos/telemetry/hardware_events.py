@@ -29,7 +29,7 @@ from vmqos.telemetry.exceptions import (
     TasksKeepComing,
     TooManyTasks,
 )
-from vmqos.telemetry.perf_event import Event, GrowingCounts, Growth, TaskCounters
+from vmqos.telemetry.perf_event import CountsTogether, Event, GrowingCounts, Growth, TaskCounters
 
 NAMES = ("cycles", "instructions", "cache_references", "cache_misses")
 """What is counted, in the kernel's words (``enum perf_hw_id``)."""
@@ -181,6 +181,27 @@ class CountedTasks:
         self._growing = GrowingCounts(len(self._events))
         while self._tasks:
             self._tasks.popitem()[1].close()
+
+
+class TasksTogether:
+    """The tasks of some VMs, which are read in one go as long as no further task of theirs is counted.
+
+    :param of: what counts each VM's; at least one.
+    """
+
+    def __init__(self, of: Sequence[CountedTasks]) -> None:
+        self._together = CountsTogether([tasks._growing for tasks in of])
+
+    def grown(self) -> Sequence[Growth]:
+        """What each VM's tasks did since the last call.
+
+        :raises vmqos.telemetry.exceptions.HardwareEventsError: if the kernel does not tell of some VM's. Then
+            :meth:`CountedTasks.grown` tells of the others.
+        """
+        try:
+            return self._together.grown()
+        except OSError as error:
+            raise _refused(error) from error
 
 
 @dataclass(frozen=True, slots=True)

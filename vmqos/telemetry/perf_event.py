@@ -9,8 +9,8 @@ import os
 import platform
 import struct
 from array import array
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, repeat
 from operator import add, sub
 from typing import NamedTuple
 
@@ -102,16 +102,27 @@ class GrowingCounts:
         self._raw += said
         self._before += said
 
+    @property
+    def size(self) -> int:
+        """How many bytes all of them say."""
+        return len(self._raw)
+
     def grown(self) -> Growth:
         """What all of them did since the last call.
 
         :raises OSError: if the kernel does not tell. ``ECHILD``: a thread was started while the group was opened, and
             has not inherited all of it (``__perf_read_group_add`` in kernel/events/core.c, since Linux 6.6).
         """
-        size, width = _SIZE * self._width, self._width
-        raw = b"".join(map(os.read, self._leaders, repeat(size)))
+        return self.grown_to(_said(self._leaders, _SIZE * self._width))
+
+    def grown_to(self, raw: bytes) -> Growth:
+        """What all of them did since the last call.
+
+        :param raw: what they say now, one behind the other.
+        """
         if raw == self._raw:
             return self._nothing
+        width = self._width
         told = struct.Struct(f"{width * len(self._leaders)}Q")
         last, self._raw = self._raw, raw
         then, now = told.unpack(self._before), told.unpack(raw)
@@ -147,6 +158,38 @@ class GrowingCounts:
                 counts = list(map(add, counts, grown))
         self._before = b"".join(before)
         return Growth(enabled, running, tuple(counts))
+
+
+class CountsTogether:
+    """Some :class:`GrowingCounts` that are read in one go, as long as none of them gets a further task.
+
+    :param of: those; at least one.
+    """
+
+    __slots__ = ("_leaders", "_places", "_size")
+
+    def __init__(self, of: Sequence[GrowingCounts]) -> None:
+        self._size = _SIZE * of[0]._width
+        self._leaders = array("i", chain.from_iterable(one._leaders for one in of))
+        ends = list(accumulate(one.size for one in of))
+        self._places = [(one, slice(end - one.size, end)) for one, end in zip(of, ends, strict=True)]
+
+    def grown(self) -> list[Growth]:
+        """What each of them did since the last call.
+
+        :raises OSError: as :meth:`GrowingCounts.grown`, of any of them. Then none of this is told, and it is not lost.
+        """
+        raw = _said(self._leaders, self._size)
+        return [one.grown_to(raw[place]) for one, place in self._places]
+
+
+def _said(leaders: Iterable[int], size: int) -> bytes:
+    """What groups say, one behind the other.
+
+    :param leaders: their descriptors.
+    :param size: bytes of each.
+    """
+    return b"".join(map(os.read, leaders, repeat(size)))
 
 
 def _open(event: Event, tid: int, leader: int) -> int:

@@ -96,7 +96,9 @@ def test_what_a_vm_executes_is_counted_or_it_is_said_why_not(
     found, told = agent.get(path), scrape(agent.metrics)
     if found["unavailable"]:
         assert (found["vms"], told.value("vmqos_hardware_events_up")) == ({}, 0)
-        assert (agent.log.read_text()).count(f"hardware events are not counted: {found['unavailable']}") == 1
+        line = f"hardware events are not counted: {found['unavailable']}"
+        wait_for(lambda: line in agent.log.read_text(), "the log saying so")
+        assert agent.log.read_text().count(line) == 1
         return
     assert told.value("vmqos_hardware_events_up") == 1
     wait_for(lambda: agent.get(path)["vms"][vm.uuid]["rates"]["cycles"] is not None, "two looks")

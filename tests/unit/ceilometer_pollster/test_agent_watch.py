@@ -85,6 +85,20 @@ def test_an_instance_that_is_not_counted_is_told_of_once_and_one_that_does_not_r
     ]
 
 
+def test_an_instance_that_was_stopped_is_said_to_have_samples_again_once_it_has_some(
+    answers: Outcomes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    answers(Look(1.0, {}), Look(2.0, {}), Look(3.0, {}), Look(4.0, {GOLD: COUNTED}))
+    watched = AgentWatch("/s")
+    for status in ("active", "stopped", "active"):
+        watched.look({}, [Instance(GOLD, status)])
+    told = f"instance {GOLD} has no samples that need hardware events: vmqos-agent does not count it (yet)"
+    assert caplog.messages == [told]
+    watched.look({}, [Instance(GOLD)])
+    assert caplog.messages == [told, f"instance {GOLD} has samples that need hardware events again"]
+
+
 def test_each_service_has_a_watch_of_its_own_for_as_long_as_it_lives() -> None:
     class Manager:
         pass

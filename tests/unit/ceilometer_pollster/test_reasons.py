@@ -83,3 +83,25 @@ def test_a_reason_is_told_once_and_again_when_it_changes_and_when_it_is_over() -
 
 def test_an_instance_that_left_is_not_said_to_have_samples_again() -> None:
     assert reasons.tell({(GOLD, TOTAL): "why"}, {}, [Instance(PLAIN)]) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "status"),
+    [
+        ({(GOLD, ""): reasons.NOT_RUNNING}, "stopped"),
+        ({}, "stopped"),
+        ({(GOLD, ""): "it has no group"}, "active"),
+        ({("", TOTAL): "this machine does not count it"}, "active"),
+    ],
+    ids=["it was stopped", "the same, of what is asked of running ones alone", "it lost its group", "the host's"],
+)
+def test_an_instance_whose_reason_gave_way_to_a_wider_one_is_not_said_to_have_samples_again(
+    now: reasons.Reasons, status: str
+) -> None:
+    told = [line.text for line in reasons.tell({(GOLD, TOTAL): "why"}, now, [Instance(GOLD, status)])]
+    assert len(told) == len(now) and not [text for text in told if "again" in text]
+
+
+def test_an_instance_that_is_started_again_is_said_to_have_samples_again() -> None:
+    lines = reasons.tell({(GOLD, ""): reasons.NOT_RUNNING}, {}, BOTH[:1])
+    assert [line.text for line in lines] == [f"instance {GOLD} has samples of caches and memory bandwidth again"]

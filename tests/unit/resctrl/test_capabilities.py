@@ -19,12 +19,18 @@ def test_a_mask_within_the_rules_passes(bits):
 
 
 @pytest.mark.parametrize(
-    ("bits", "rule"), [(0x800, "7ff"), (0xFFF, "7ff"), (0x1, "at least 2"), (0, "at least 2"), (0x5, "neighbours")]
+    ("bits", "rule"),
+    [(0x800, "7ff"), (0xFFF, "7ff"), (0x1, "at least 2 ways$"), (0, "at least 2 ways$"), (0x5, "neighbours")],
 )
 def test_a_mask_that_the_kernel_would_refuse_is_refused_with_the_rule(bits, rule):
     with pytest.raises(exceptions.IllegalBitmask, match=rule) as caught:
         L3.check(CapacityBitmask(bits))
     assert f"mask {bits:x}" in str(caught.value)
+
+
+def test_one_way_is_no_plural():
+    with pytest.raises(exceptions.IllegalBitmask, match=r"at least 1 way$"):
+        dataclasses.replace(L3, min_cbm_bits=1).check(CapacityBitmask(0))
 
 
 def test_gaps_and_empty_masks_pass_where_the_hardware_takes_them():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.telemetry import fake_perf
 from tests.unit.telemetry.fake_perf import INHERIT, INHERIT_THREAD, FakePerf
-from vmqos.telemetry.perf_event import GrowingCounts, Growth, TaskCounters
+from vmqos.telemetry.perf_event import CountsTogether, GrowingCounts, Growth, TaskCounters
 
 EVENTS = ((0, 0), (0, 1))
 
@@ -86,6 +86,27 @@ def test_a_group_that_can_not_be_read_is_an_error(perf: FakePerf) -> None:
         counted.grown()
     with pytest.raises(ChildProcessError):
         counting(7)
+
+
+def test_counts_that_are_read_together_grow_as_each_does_alone(perf: FakePerf) -> None:
+    one, none, two = counting(7), counting(), counting(8, 9)
+    together = CountsTogether([one, none, two])
+    perf.says |= {7: (10, 10, 100, 1), 8: (20, 20, 200, 2), 9: (40, 20, 200, 2)}
+    assert together.grown() == [Growth(10, 10, (100, 1)), Growth(0, 0, (0, 0)), Growth(60, 40, (600, 6))]
+    perf.says[8] = (21, 21, 203, 2)
+    assert two.grown() == Growth(1, 1, (3, 0))
+    perf.says[9] = (41, 21, 204, 2)
+    assert together.grown() == [Growth(0, 0, (0, 0)), Growth(0, 0, (0, 0)), Growth(1, 1, (4, 0))]
+
+
+def test_nothing_is_lost_where_one_of_those_that_are_read_together_can_not_be_read(perf: FakePerf) -> None:
+    one, other = counting(7), counting(8)
+    together = CountsTogether([one, other])
+    perf.says |= {7: (10, 10, 100, 1), 8: (20, 20, 200, 2)}
+    perf.read_fails[8] = errno.ECHILD
+    with pytest.raises(ChildProcessError):
+        together.grown()
+    assert one.grown() == Growth(10, 10, (100, 1))
 
 
 def test_threads_inherit_the_counters_and_other_processes_do_not(perf: FakePerf) -> None:

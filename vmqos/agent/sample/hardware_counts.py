@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import NamedTuple
@@ -26,8 +26,8 @@ from vmqos.hypervisor.exceptions import HypervisorError, ProcessVanished
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.telemetry import descriptors, hardware_events
 from vmqos.telemetry.exceptions import HardwareEventsError, NoFilesLeft, TasksKeepComing, TooManyTasks
-from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, CountedTasks, WhyNot
-from vmqos.telemetry.perf_event import Event
+from vmqos.telemetry.hardware_events import HARDWARE, MOST_TASKS, CountedTasks, TasksTogether, WhyNot
+from vmqos.telemetry.perf_event import Event, Growth
 
 LOG = logging.getLogger(__name__)
 
@@ -51,6 +51,10 @@ PATIENCE = 1.0
 
 COURTESY = 0.5
 """Seconds that one look waits, all in all, for what is more urgent."""
+
+_TOGETHER = 256
+"""Tasks that are read in one go, some more or fewer: in a fraction of a millisecond, so that rates are exact and a VM
+that starts does not wait."""
 
 SWITCHED_OFF = WhyNot("switched-off", "they are switched off: [telemetry] hardware_events is false")
 
@@ -83,17 +87,6 @@ class VmCounts(NamedTuple):
     since: float
     counts: tuple[int, ...]
     rates: tuple[float, ...] | None = None
-    share: float | None = None
-
-
-class Executing(NamedTuple):
-    """What one VM's tasks do now.
-
-    :ivar rates: a second, by :data:`vmqos.telemetry.hardware_events.NAMES`.
-    :ivar share: as in :class:`VmCounts`.
-    """
-
-    rates: tuple[float, ...]
     share: float | None = None
 
 
@@ -130,6 +123,7 @@ class _Vm:
     :ivar tasks: what counts it; ``None`` while that is not so.
     :ivar placed: the tasks that the last pass knew, as they were the last time.
     :ivar read_at: when it was last read, by the monotonic clock.
+    :ivar asleep: what was found of it last, where its tasks did not run since the look before.
     :ivar trouble: why it is not counted.
     :ivar due: when to try again.
     """
@@ -140,6 +134,7 @@ class _Vm:
     tasks: CountedTasks | None = None
     placed: frozenset[int] = frozenset()
     read_at: float = 0.0
+    asleep: VmCounts | None = None
     trouble: Uncounted | None = None
     due: float = -math.inf
 
@@ -147,6 +142,20 @@ class _Vm:
         if self.tasks is not None:
             self.tasks.close()
             self.tasks = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Steady:
+    """The VMs as the last look left them, for as long as the passes leave them as they are.
+
+    :ivar records: what the passes know of them.
+    :ivar batches: those that are counted, some together: each by its UUID, and what reads them.
+    :ivar others: those that are not counted.
+    """
+
+    records: Mapping[str, VmRecord]
+    batches: Sequence[tuple[Sequence[tuple[str, _Vm]], TasksTogether]]
+    others: Sequence[VmRecord]
 
 
 class HardwareCounts:
@@ -180,7 +189,7 @@ class HardwareCounts:
         self._events = events
         self._worker = Worker("hardware-events")
         self._counted: dict[str, _Vm] = {}
-        self._order: tuple[Mapping[str, VmRecord], Sequence[VmRecord]] = {}, ()
+        self._steady: _Steady | None = None
         self._can_count = False
         self._once = LogOnce(LOG)
         self._asked = False
@@ -219,8 +228,8 @@ class HardwareCounts:
                 self._worker.condition.wait_for(lambda: self._ended != ended or self._worker.ends, PATIENCE)
             return self._newest
 
-    def executing(self) -> Mapping[str, Executing]:
-        """What the VMs' tasks do now, by UUID.
+    def executing(self) -> Mapping[str, VmCounts]:
+        """What the VMs' tasks do now, by UUID: each has rates.
 
         It waits for no look. VMs that are not counted are left out, and all are if the look is older than three
         intervals: then it says nothing of now.
@@ -229,8 +238,7 @@ class HardwareCounts:
             look = self._newest
         if look.monotonic is None or time.monotonic() - look.monotonic > 3 * self.interval:
             return {}
-        counted = ((uuid, vm) for uuid, vm in look.vms.items() if isinstance(vm, VmCounts))
-        return {uuid: Executing(vm.rates, vm.share) for uuid, vm in counted if vm.rates is not None}
+        return {uuid: vm for uuid, vm in look.vms.items() if isinstance(vm, VmCounts) and vm.rates is not None}
 
     def _run(self) -> None:
         due = time.monotonic() if self.interval > 0 else math.inf
@@ -273,20 +281,65 @@ class HardwareCounts:
                 self._once.log(logging.INFO, "host", "hardware events are not counted: %s", why.text)
                 return _uncounted(began, wall, why)
             self._can_count = True
-        records = self._vms()
+        records, steady = self._vms(), self._steady
+        if steady is not None and steady.records is records:
+            return Look(began, wall, vms=self._look_again(steady, began + COURTESY))
+        self._steady = None
         for uuid in self._counted.keys() - records.keys():
             self._counted.pop(uuid).close()
-        found: dict[str, VmCounts | Uncounted] = {}
-        for record in self._in_order(records):
-            self._give_way(began + COURTESY - time.monotonic())
-            found[record.uuid] = self._look_at(record)
+        # Those that came first have the files first.
+        found = self._look_at_each(sorted(records.values(), key=lambda record: record.arrival), began + COURTESY)
+        self._steady = self._settle(records, found)
         return Look(began, wall, vms=found)
 
-    def _in_order(self, records: Mapping[str, VmRecord]) -> Sequence[VmRecord]:
-        """Those that came first in front. Most passes leave all VMs as they were."""
-        if records is not self._order[0]:
-            self._order = records, sorted(records.values(), key=lambda record: record.arrival)
-        return self._order[1]
+    def _look_at_each(self, records: Iterable[VmRecord], until: float) -> dict[str, VmCounts | Uncounted]:
+        """Look at one VM after the other.
+
+        :param until: when to give way to nothing any more, by the monotonic clock.
+        """
+        found = {}
+        for record in records:
+            self._give_way(until - time.monotonic())
+            found[record.uuid] = self._look_at(record)
+        return found
+
+    def _settle(self, records: Mapping[str, VmRecord], found: Mapping[str, VmCounts | Uncounted]) -> _Steady:
+        """Have those that are counted be read together from now on."""
+        batches: list[list[tuple[str, _Vm]]] = []
+        tasks = _TOGETHER
+        for uuid in found:
+            vm = self._counted[uuid]
+            if vm.tasks is None:
+                continue
+            if tasks >= _TOGETHER:
+                batches.append([])
+                tasks = 0
+            batches[-1].append((uuid, vm))
+            tasks += len(vm.tasks)
+        together = [(batch, TasksTogether([vm.tasks for _, vm in batch if vm.tasks is not None])) for batch in batches]
+        return _Steady(records, together, [records[uuid] for uuid in found if self._counted[uuid].tasks is None])
+
+    def _look_again(self, steady: _Steady, until: float) -> dict[str, VmCounts | Uncounted]:
+        """Look at VMs of which no pass knows anything new.
+
+        :param until: when to give way to nothing any more, by the monotonic clock.
+        """
+        found: dict[str, VmCounts | Uncounted] = {}
+        for batch, together in steady.batches:
+            self._give_way(until - time.monotonic())
+            now = time.monotonic()
+            try:
+                grown = together.grown()
+            except Exception:
+                # Whatever it is, it is one VM's own trouble: that one is found here, and the others are counted.
+                self._steady = None
+                found |= self._look_at_each([steady.records[uuid] for uuid, _ in batch], until)
+            else:
+                found |= {uuid: _counted(vm, now, of_vm) for (uuid, vm), of_vm in zip(batch, grown, strict=True)}
+        found |= self._look_at_each(steady.others, until)
+        if any(self._counted[record.uuid].tasks is not None for record in steady.others):
+            self._steady = None
+        return found
 
     def _look_at(self, record: VmRecord) -> VmCounts | Uncounted:
         process, uuid = record.observed.vm.process, record.uuid
@@ -301,7 +354,8 @@ class HardwareCounts:
                     return vm.trouble
                 return self._begin(vm, record)
             self._find_helpers(vm, record)
-            return _read(vm)
+            now = time.monotonic()
+            return _counted(vm, now, vm.tasks.grown())
         except HardwareEventsError as error:
             return self._fail(vm, uuid, Uncounted(error.word, str(error)))
         except ProcessVanished as error:
@@ -325,7 +379,7 @@ class HardwareCounts:
                 raise
         # What it did while it was not counted is not known, so its counts begin anew.
         vm.since, vm.counts = time.time(), (0,) * len(self._events)
-        vm.read_at, vm.trouble = time.monotonic(), None
+        vm.read_at, vm.asleep, vm.trouble = time.monotonic(), None, None
         vm.placed = _placed(record)
         self._once.end(("vm", record.uuid))
         return VmCounts(vm.since, vm.counts)
@@ -368,14 +422,19 @@ def _uncounted(monotonic: float | None, wall: float | None, why: WhyNot) -> Look
     return Look(monotonic, wall, unavailable=why.text, unavailable_code=why.code)
 
 
-def _read(vm: _Vm) -> VmCounts:
-    assert vm.tasks is not None
-    now = time.monotonic()
-    grown = vm.tasks.grown()
+def _counted(vm: _Vm, now: float, grown: Growth) -> VmCounts:
+    """What was counted of a VM.
+
+    :param now: when it was read, by the monotonic clock.
+    :param grown: how much that is since the last time.
+    """
     seconds, vm.read_at = max(now - vm.read_at, 1e-6), now
     enabled, running, counts = grown
     if not enabled:
-        return VmCounts(vm.since, vm.counts, tuple(map(float, counts)))
+        if vm.asleep is None:
+            vm.asleep = VmCounts(vm.since, vm.counts, tuple(map(float, counts)))
+        return vm.asleep
+    vm.asleep = None
     vm.counts = tuple(map(add, vm.counts, counts))
     rates = tuple([more / seconds for more in counts]) if running else None
     return VmCounts(vm.since, vm.counts, rates, min(1.0, running / enabled))

@@ -11,10 +11,10 @@ import logging
 import math
 import threading
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Self
 
 from vmqos.agent.sample.history import PACKAGES, SERIES, STATISTICS, Sample
@@ -37,7 +37,7 @@ MOST_VMS = 500
 
 
 _DOZEN = 12
-"""Samples of a VM that wait until they are looked at together."""
+"""Samples that wait until they are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +114,12 @@ class _Past:
 
 @dataclass(slots=True)
 class _Running:
-    """What one VM's readings have been in the minute that runs, series by series.
-
-    :ivar waiting: the last samples, which are in none of the other figures yet: a dozen cost little more than one.
-    """
+    """What one VM's readings have been in the minute that runs, series by series."""
 
     least: list[float]
     greatest: list[float]
     sums: list[float]
     counts: list[int]
-    waiting: list[Sample] = field(default_factory=list)
 
     @classmethod
     def of(cls, series: int) -> Self:
@@ -132,30 +128,22 @@ class _Running:
 
     def widen(self, more: int) -> None:
         """Have so many series more."""
-        self._take()
         self.least += [math.inf] * more
         self.greatest += [-math.inf] * more
         self.sums += [0.0] * more
         self.counts += [0] * more
 
-    def add(self, sample: Sample) -> None:
-        self.waiting.append(sample)
-        if len(self.waiting) >= _DOZEN:
-            self._take()
-
-    def _take(self) -> None:
+    def add(self, samples: Iterable[Sample]) -> None:
         # A sample may lack its last series.
-        for at, column in enumerate(zip_longest(*self.waiting)):
+        for at, column in enumerate(zip_longest(*samples)):
             values = [value for value in column if value is not None]
             if values:
                 self.least[at] = min(self.least[at], *values)
                 self.greatest[at] = max(self.greatest[at], *values)
                 self.sums[at] += sum(values)
                 self.counts[at] += len(values)
-        self.waiting.clear()
 
     def row(self) -> array[float]:
-        self._take()
         has = [count > 0 for count in self.counts]
         means = [total / (count or 1) for total, count in zip(self.sums, self.counts, strict=True)]
         values = zip((*self.least, *means, *self.greatest), has * len(STATISTICS), strict=True)
@@ -186,6 +174,8 @@ class MinuteHistory:
         self._pasts: dict[str, _Past] = {}
         self._minute: int | None = None
         self._running: dict[str, _Running] = {}
+        self._waiting: list[Mapping[str, Sample]] = []
+        """The last samples, which are in none of the figures yet: a dozen cost little more than one."""
         self._once = LogOnce(LOG)
 
     @property
@@ -205,11 +195,18 @@ class MinuteHistory:
             if self._minute is not None and minute != self._minute:
                 self._end(self._minute)
             self._minute = minute
-            for uuid, sample in samples.items():
-                running = self._running.get(uuid)
-                if running is None:
-                    running = self._running[uuid] = _Running.of(len(self._series))
-                running.add(sample)
+            self._waiting.append(samples)
+            if len(self._waiting) >= _DOZEN:
+                self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        """Have the last samples in the figures of the minute that runs."""
+        for uuid in dict.fromkeys(chain.from_iterable(self._waiting)):
+            running = self._running.get(uuid)
+            if running is None:
+                running = self._running[uuid] = _Running.of(len(self._series))
+            running.add([samples[uuid] for samples in self._waiting if uuid in samples])
+        self._waiting.clear()
 
     def widen(self, further: tuple[str, ...]) -> None:
         """Remember these series, too, behind the others. There is no value of them so far."""
@@ -296,6 +293,7 @@ class MinuteHistory:
 
     def _widen(self, further: tuple[str, ...]) -> None:
         series = (*self._series, *(name for name in further if name not in self._series))
+        self._take_waiting()
         for past in self._pasts.values():
             past.rows = _as_ours(series, self._series, past.rows)
         for running in self._running.values():
@@ -311,6 +309,7 @@ class MinuteHistory:
 
     def _end(self, minute: int) -> None:
         """Remember the minute that runs."""
+        self._take_waiting()
         self._count += 1
         self._times.append(minute)
         del self._times[: -self.capacity]

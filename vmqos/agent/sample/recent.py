@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last looks at the counters, as insight judges by them: each cache for itself, and counts as they are."""
+"""The last looks at the counters, as insight judges by them: each cache for itself, and counts as they are.
+
+Of each VM, that is what its run of now did: a VM that was stopped and started is another program on another cache.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vmqos.agent.sample.history import Columns, History
 from vmqos.agent.sample.swept import Column, Swept
+from vmqos.agent.vm_record import VmRecord
+from vmqos.hypervisor.model import Process
 from vmqos.telemetry.hardware_events import NAMES
 from vmqos.telemetry.model import LLC_OCCUPANCY
 
@@ -23,13 +28,21 @@ class RecentSamples:
 
     :param interval: seconds between two of them; with 0 there are none, and nothing is remembered.
     :param counted: whether hardware events are counted.
+    :param vms: the VMs by UUID, as the last pass left them.
     :ivar interval: see above.
     :ivar counted: see above.
     """
 
-    def __init__(self, interval: float, *, counted: bool) -> None:
+    def __init__(
+        self, interval: float, *, counted: bool, vms: Callable[[], Mapping[str, VmRecord]] = lambda: {}
+    ) -> None:
         self.interval = interval
         self.counted = counted
+        self._vms = vms
+        self._processes: Mapping[str, Process] = {}
+        """The VMs' QEMU processes at the last sweep that are known, by UUID."""
+        self._known: tuple[Mapping[str, VmRecord], Sequence[str]] = {}, ()
+        """What these follow from: as long as it is the same, no VM was started again."""
         self._lock = threading.Lock()
         self._history: History | None = None
         self._caches: tuple[int, ...] = ()
@@ -47,7 +60,23 @@ class RecentSamples:
             with self._lock:
                 self._history, self._caches = History(MOST, series), sweep.caches
         columns = sweep.total, *self._executed(sweep.uuids, counts), *sweep.held
-        self._history.add(sweep.when, dict(zip(sweep.uuids, zip(*columns, strict=True), strict=True)))
+        samples = dict(zip(sweep.uuids, zip(*columns, strict=True), strict=True))
+        vms = self._vms()
+        if vms is not self._known[0] or sweep.uuids != self._known[1]:
+            for uuid in self._started_again(sweep.uuids, vms):
+                # What was counted since the sweep before may be of both runs. With it, all before is forgotten, too.
+                del samples[uuid]
+            running = {uuid: vms[uuid].observed.vm.process for uuid in sweep.uuids if uuid in vms}
+            self._processes = {uuid: self._processes[uuid] for uuid in sweep.uuids if uuid in self._processes} | running
+            self._known = vms, sweep.uuids
+        self._history.add(sweep.when, samples)
+
+    def _started_again(self, uuids: Iterable[str], vms: Mapping[str, VmRecord]) -> list[str]:
+        """Those of these VMs whose QEMU is another process than at the last sweep."""
+        known = self._processes
+        return [
+            uuid for uuid in uuids if uuid in vms and uuid in known and vms[uuid].observed.vm.process != known[uuid]
+        ]
 
     def _executed(self, uuids: Sequence[str], counts: Mapping[str, Sequence[float]]) -> Sequence[Column]:
         if not self.counted:
@@ -59,7 +88,12 @@ class RecentSamples:
         """What was read at ``when`` (seconds since 1970) and later, and of which caches (:func:`held_on`)."""
         with self._lock:
             history, caches = self._history, self._caches
-        return (Columns([], {}) if history is None else history.columns(when)), caches
+        if history is None:
+            return Columns([], {}), caches
+        read = history.columns(when)
+        if earlier := set(self._started_again(read.vms, self._vms())):
+            read = Columns(read.times, {uuid: of for uuid, of in read.vms.items() if uuid not in earlier})
+        return read, caches
 
 
 def held_on(cache: int) -> str:

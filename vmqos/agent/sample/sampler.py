@@ -16,11 +16,12 @@ from typing import TypeVar
 
 from oslo_config import cfg
 
-from vmqos.agent.sample.hardware_counts import Executing, HardwareCounts
+from vmqos.agent.sample.hardware_counts import HardwareCounts, VmCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES, Columns, History, Sample, executed_of
 from vmqos.agent.sample.minutes import MinuteHistory
 from vmqos.agent.sample.recent import RecentSamples
 from vmqos.agent.sample.swept import swept
+from vmqos.agent.vm_record import VmRecord
 from vmqos.daemon.worker import Worker
 from vmqos.resctrl.exceptions import ResctrlError
 from vmqos.resctrl.monitoring import CORE_ENERGY, CYCLES, STALLS_LLC_HIT, STALLS_LLC_MISS, UOPS_RETIRED
@@ -83,6 +84,7 @@ class Telemetry:
         counted: then it takes no memory.
     :param of_the_l3: whether references and misses among these are the L3's: by others neighbours can't be judged.
     :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
+    :param vms: the VMs by UUID, as the last pass left them.
     :ivar minutes: what is remembered of them.
     :ivar recent: what neighbours are judged by.
     :ivar fresh_for: seconds after which :meth:`newest` asks for a new sweep. Where regular sweeps are frequent, it
@@ -98,9 +100,10 @@ class Telemetry:
         give_way: Callable[[float], None] = lambda longest: None,
         minutes: int = 0,
         most_open: int | None = None,
-        executed: Callable[[], Mapping[str, Executing]] | None = None,
+        executed: Callable[[], Mapping[str, VmCounts]] | None = None,
         of_the_l3: bool = True,
         take_turns: Callable[[bool], None] = lambda is_waiting: None,
+        vms: Callable[[], Mapping[str, VmRecord]] = lambda: {},
     ) -> None:
         self.interval = interval
         self.fresh_for = min(max(1.0, 1.5 * interval), OLD_AFTER)
@@ -118,7 +121,7 @@ class Telemetry:
         self._has_packages = False
         self._history = History(int(history / interval) + 1 if interval > 0 and history > 0 else 0, series)
         self.minutes = MinuteHistory(minutes if interval > 0 else 0, series)
-        self.recent = RecentSamples(interval, counted=executed is not None and of_the_l3)
+        self.recent = RecentSamples(interval, counted=executed is not None and of_the_l3, vms=vms)
         self._worker = Worker("telemetry")
         self._wanted = False
         self._began: float | None = None
@@ -138,11 +141,13 @@ class Telemetry:
         give_way: Callable[[float], None] = lambda longest: None,
         hardware: HardwareCounts | None = None,
         take_turns: Callable[[bool], None] = lambda is_waiting: None,
+        vms: Callable[[], Mapping[str, VmRecord]] = lambda: {},
     ) -> Telemetry:
         """As the configuration says; half of the files that may be open are left to the hardware events.
 
         :param hardware: what the VMs' tasks execute; remembered unless this process lacks the right to count it.
         :param take_turns: called between two sweeps, after a regular one, with whether a VM had no hardware counter.
+        :param vms: the VMs by UUID, as the last pass left them.
         """
         section = conf.telemetry
         is_counted = section.hardware_events and hardware_events.may_count()
@@ -157,6 +162,7 @@ class Telemetry:
             executed=hardware.executing if hardware is not None and is_counted else None,
             of_the_l3=hardware_events.are_of_the_l3(),
             take_turns=take_turns,
+            vms=vms,
         )
 
     @property
@@ -348,12 +354,14 @@ class Telemetry:
         counts: Mapping[str, Sequence[float]] = {}
         if self._executed is not None:
             executing = self._executed()
-            counts = {uuid: of_vm.rates for uuid, of_vm in executing.items()}
-            executed = {uuid: executed_of(*of_vm) for uuid, of_vm in executing.items()}
-            # A VM may be in no group that is monitored, and yet be counted.
-            unread, uncounted = (None,) * len(SERIES), (None,) * len(EXECUTED)
-            uuids = samples.keys() | executed.keys()
-            samples = {uuid: samples.get(uuid, unread) + executed.get(uuid, uncounted) for uuid in uuids}
+            counts = {uuid: of_vm.rates for uuid, of_vm in executing.items() if of_vm.rates is not None}
+            executed = {uuid: executed_of(rates, executing[uuid].share) for uuid, rates in counts.items()}
+            uncounted = (None,) * len(EXECUTED)
+            samples = {uuid: sample + executed.get(uuid, uncounted) for uuid, sample in samples.items()}
+            if not executed.keys() <= samples.keys():
+                # A VM may be in no group that is monitored, and yet be counted.
+                unread = (None,) * len(SERIES)
+                samples |= {uuid: unread + of_vm for uuid, of_vm in executed.items() if uuid not in samples}
         self.recent.add(sweep, counts)
         if not self._has_packages and not {CORE_ENERGY, CYCLES}.isdisjoint(now.host.events):
             # Whether they count is known only once resctrl was read, and no memory is taken where they do not.

@@ -32,10 +32,14 @@ Remote = Mapping[tuple[str, str], float]
 class Answers:
     """What the API answers at one moment.
 
+    The VMs and the caches may have been told earlier: they are the same lists then, and nothing has changed since but
+    the times for which something was promised.
+
     :ivar health: with what is known of Placement and Nova.
     :ivar telemetry: ``None`` where the counters could not be read, or not for a while.
     :ivar hardware: what the VMs' tasks execute; ``None`` where that is not known, or was not read for a while.
     :ivar neighbours: who slows whom; ``None`` where the agent is an earlier one.
+    :ivar listing_age: seconds since the VMs and the caches were told.
     """
 
     health: contract.Health
@@ -44,6 +48,7 @@ class Answers:
     telemetry: contract.Telemetry | None
     hardware: contract.HardwareEvents | None = None
     neighbours: contract.Neighbours | None = None
+    listing_age: float = 0.0
 
     @property
     def counted(self) -> Mapping[str, contract.VmTelemetry]:

@@ -133,6 +133,7 @@ class HostCollector(Collector):
         self._energy = RisingCounters(from_zero=True)
         self._default_group = DefaultGroupTraffic()
         self._moments = _Moments()
+        self._known_listing: tuple[tuple[object, object], Sequence[Metric]] | None = None
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -150,10 +151,8 @@ class HostCollector(Collector):
         yield from _of_nova(told.health.get("nova"))
         yield from _of_notifications(told.health.get("notifications"))
         yield from _of_caches(caches)
-        yield from _infos(told.vms)
-        yield from _of_promises(told.vms)
-        yield from _of_tasks(told.vms, self._labels)
-        yield from _of_grants(told.vms, caches, self._labels)
+        yield from self._listed(told, caches)
+        yield from _of_promise_times(told)
         yield from _missing(told)
         yield from _ages(told)
         if told.telemetry is not None:
@@ -168,6 +167,21 @@ class HostCollector(Collector):
             yield from _of_neighbours(told.neighbours, told.vms)
         if self._old_metrics:
             yield from old_names.collect(told, remote, moved)
+
+    def _listed(self, told: Answers, caches: Mapping[str, contract.Cache]) -> Sequence[Metric]:
+        """What only the listing of the VMs and the caches says; the very same metrics for the very same listing.
+
+        :param caches: those of L3, by their ids.
+        """
+        listing = told.vms, told.caches
+        known = self._known_listing
+        if known is None or any(before is not now for before, now in zip(known[0], listing, strict=True)):
+            families = [*_infos(told.vms), *_of_promises(told.vms), *_of_tasks(told.vms, self._labels)]
+            families += _of_grants(told.vms, caches, self._labels)
+            if self._old_metrics:
+                families.append(old_names.states(told.vms))
+            known = self._known_listing = listing, families
+        return known[1]
 
 
 def _of_agent(health: contract.Health, moments: _Moments) -> Iterator[Metric]:
@@ -296,8 +310,6 @@ def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
     changes = Counter(
         "vmqos_vm_promise_state_changes", "How often the state of a VM's promise changed.", labels=("uuid",)
     )
-    promised = Counter("vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",))
-    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",))
     for vm in vms:
         uuid = vm["uuid"]
         for state in _STATES:
@@ -306,11 +318,23 @@ def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
             reasons.add_metric([uuid, vm["reason_code"]], 1)
         if vm["state"] != _NOTHING_PROMISED:
             kept.add_metric([uuid], vm["state"] == "kept")
-        # An earlier agent does not tell these.
+        # An earlier agent does not tell this.
         _add(changes, [uuid], vm.get("state_changes"))
-        _add(promised, [uuid], vm.get("promised_seconds"))
-        _add(kept_for, [uuid], vm.get("kept_seconds"))
-    yield from (states, reasons, kept, changes, promised, kept_for)
+    yield from (states, reasons, kept, changes)
+
+
+def _of_promise_times(told: Answers) -> Iterator[Metric]:
+    """For how long promises were made and kept, up to now: that goes on while nothing changes."""
+    promised = Counter("vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",))
+    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",))
+    for vm in told.vms:
+        # An earlier agent does not tell these.
+        seconds, kept_seconds = vm.get("promised_seconds"), vm.get("kept_seconds")
+        if seconds is not None:
+            promised.add_metric([vm["uuid"]], seconds + told.listing_age * (vm["state"] != _NOTHING_PROMISED))
+        if kept_seconds is not None:
+            kept_for.add_metric([vm["uuid"]], kept_seconds + told.listing_age * (vm["state"] == "kept"))
+    yield from (promised, kept_for)
 
 
 def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]:

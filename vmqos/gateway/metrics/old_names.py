@@ -6,7 +6,7 @@ All of this goes with ``[gateway] old_metrics``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -30,13 +30,13 @@ _SCOPES = (("total", MBM_TOTAL), ("local", MBM_LOCAL))
 
 
 def collect(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
-    """The old metrics.
+    """The old metrics, but for :func:`states`.
 
     :param remote: bytes to and from other sockets' memory.
     :param moved: what the default group moved, by cache id.
     """
     yield from _ages(told.health)
-    yield from _of_promises(told)
+    yield _missing(told)
     yield from _of_counters(told, remote, moved)
 
 
@@ -52,17 +52,22 @@ def _ages(health: contract.Health) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, text, health["uptime_seconds"] if age is None else age)
 
 
-def _of_promises(told: Answers) -> Iterator[Metric]:
-    states = Gauge("vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*_VM, "state", "reason"))
+def states(vms: Iterable[contract.Vm]) -> Metric:
+    """The old metric that only the listing of the VMs says."""
+    family = Gauge("vmqos_vm_state", "1 for the state of each VM's promise.", labels=(*_VM, "state", "reason"))
+    for vm in vms:
+        family.add_metric([vm["uuid"], *values(vm), vm["state"], vm["reason_code"]], 1)
+    return family
+
+
+def _missing(told: Answers) -> Metric:
     missing = Gauge(
         "vmqos_vm_counter_missing", "1 for each counter of a VM that has no value.", labels=(*_VM, "event", "reason")
     )
     for vm in told.vms:
-        who = [vm["uuid"], *values(vm)]
-        states.add_metric([*who, vm["state"], vm["reason_code"]], 1)
         for event, reason in told.why_missing(vm["uuid"]).items():
-            missing.add_metric([*who, event, reason], 1)
-    yield from (states, missing)
+            missing.add_metric([vm["uuid"], *values(vm), event, reason], 1)
+    return missing
 
 
 def _of_counters(told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:

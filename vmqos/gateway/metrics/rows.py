@@ -20,13 +20,14 @@ class Rows(Metric):
     """A metric of which every sample has the same labels, and no two have the same values of them.
 
     :param kind: ``gauge`` or ``counter``.
-    :param labels: their names.
+    :param labels: the labels' names.
+    :ivar label_names: see above.
     :ivar rows: what was added, in that order.
     """
 
     def __init__(self, kind: str, name: str, text: str, labels: Sequence[str]) -> None:
         self.rows: list[Row] = []
-        self._labels = labels
+        self.label_names = labels
         super().__init__(name, text, kind)
 
     def add_metric(self, labels: Sequence[str], value: float) -> None:
@@ -37,7 +38,7 @@ class Rows(Metric):
     def samples(self) -> list[Sample]:
         """The library's samples."""
         name = f"{self.name}_total" if self.type == "counter" else self.name
-        return [Sample(name, dict(zip(self._labels, labels, strict=True)), value) for labels, value in self.rows]
+        return [Sample(name, dict(zip(self.label_names, labels, strict=True)), value) for labels, value in self.rows]
 
     @samples.setter
     def samples(self, none: Sequence[Sample]) -> None:

@@ -7,7 +7,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import ProcessCollector
@@ -26,7 +27,8 @@ from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError,
 LOG = logging.getLogger(__name__)
 
 SHARED_FOR = 1.0
-"""Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs."""
+"""Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs, and
+where the agent hangs, as long as its answer is waited for."""
 
 NEVER_OLD = 5.0
 """Seconds up to which counters are never called old."""
@@ -52,6 +54,21 @@ def _formats() -> Iterator[str]:
 FORMATS = frozenset(_formats())
 """The media types that are answered. The library also takes every greater version for one that it writes: a client that
 invents versions would have as many texts made and kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The VMs and the caches, as the agent told them.
+
+    :ivar revision: of what was told; ``None`` if an earlier agent told it, or none did.
+    :ivar told_at: a moment after the agent had told it, by the monotonic clock.
+    """
+
+    revision: str | None = None
+    told_at: float = -math.inf
+    vms: Sequence[contract.Vm] = ()
+    caches: Sequence[contract.Cache] = ()
+
 
 UNAVAILABLE = 503
 """The HTTP status of the agent's answer while it can't read the counters."""
@@ -81,6 +98,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._made: dict[str, tuple[float, bytes]] = {}
         self._lines: tuple[str, KnownLines] | None = None
+        self._listing = _Listing()
 
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
@@ -97,12 +115,12 @@ class Metrics:
             if now - made_at > SHARED_FOR:
                 try:
                     text = self._make(encode, content_type)
+                    self._once.end("agent")
                 except LocalApiError as error:
                     # Where there is no answer at all, AgentWatch logs that.
                     if error.is_answer or isinstance(error, NotOurApi):
                         self._once.log(logging.WARNING, "agent", "there are no metrics of the agent: %s", error)
-                    return content_type, encode(self._without_agent)
-                self._once.end("agent")
+                    text = encode(self._without_agent)
                 self._made[content_type] = time.monotonic(), text
         return content_type, text
 
@@ -114,6 +132,7 @@ class Metrics:
         try:
             return self._known_lines(encode, content_type).text(self._registry)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
+            self._listing = _Listing()
             problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
             raise NotOurApi(socket=self._agent.socket, problem=problem) from error
 
@@ -126,9 +145,22 @@ class Metrics:
     def _ask(self) -> Answers:
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
         counters, hardware = self._counters(), self._hardware_events()
+        now = time.monotonic()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        return Answers(found, self._agent.vms(), self._agent.caches(), counters, hardware, self._neighbours())
+        listing = self._listed(found.get("revision"))
+        age = max(0.0, now - listing.told_at)
+        return Answers(found, listing.vms, listing.caches, counters, hardware, self._neighbours(), age)
+
+    def _listed(self, revision: str | None) -> _Listing:
+        """The VMs and the caches; they are asked for only if something has changed since they were told.
+
+        :param revision: what the agent's health says; ``None`` where an earlier agent does not.
+        """
+        if revision is None or revision != self._listing.revision:
+            vms, caches = self._agent.vms(), self._agent.caches()
+            self._listing = _Listing(revision, time.monotonic(), vms, caches)
+        return self._listing
 
     def _counters(self) -> contract.Telemetry | None:
         """The counters as they are now; ``None`` where the agent can't read them, or could not for a while.

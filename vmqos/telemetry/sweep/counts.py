@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, repeat, starmap
+from itertools import chain, islice, repeat, starmap
 from typing import Any
 
 from vmqos.resctrl.monitoring import Missing, Value, parse_all, whole_numbers
 from vmqos.telemetry.sweep.group_reader import ENOUGH, GroupReader
 from vmqos.telemetry.sweep.reading_cpus import travelling
 from vmqos.telemetry.sweep.shape import Domain
+
+TURN = 16
+"""Groups that are read on one cache in a row: the kernel takes a fraction of a millisecond for their counters."""
 
 _ENOUGH, _BEGIN = repeat(ENOUGH), repeat(0)
 
@@ -70,7 +73,8 @@ def read_all(
 
     :param cpus: from which CPU each cache is best read (:func:`vmqos.telemetry.sweep.reading_cpus.by_cache`); from
         wherever the calling thread is where that is not known.
-    :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
+    :param give_way: called before the turn of some groups (:data:`TURN`): it waits while something more urgent is to be
+        done on resctrl.
     """
     raw: list[bytes | Missing] = []
     moments: list[float] = []
@@ -78,7 +82,7 @@ def read_all(
     with travelling() as go:
         for number, domain in enumerate(domains) if readers else ():
             go(None if domain.cache is None else cpus.get(domain.cache))
-            _, moments_of, *columns = zip(*_rows(readers, number, give_way or _go_on), strict=True)
+            moments_of, *columns = zip(*_rows(readers, number, give_way or _go_on), strict=True)
             moments += moments_of
             raw += chain.from_iterable(columns)
     values = whole_numbers(raw)
@@ -90,18 +94,21 @@ def read_all(
 
 
 def _rows(readers: Sequence[GroupReader], number: int, give_way: Callable[[], None]) -> list[tuple[Any, ...]]:
-    """Nothing, then the moment, then what each file of one domain said; for each group."""
+    """The moment, then what each file of one domain said; for each group."""
+    rows: list[tuple[Any, ...]] = []
     if all(reader.kept for reader in readers):
         # The same steps as below, without a step of the interpreter between two calls of the kernel.
-        turns, moments = (starmap(step, repeat((), len(readers))) for step in (give_way, time.monotonic))
+        moments = starmap(time.monotonic, repeat((), len(readers)))
         columns = zip(*(reader.descriptors[number] for reader in readers), strict=True)
+        steps = zip(moments, *(map(os.pread, of_file, _ENOUGH, _BEGIN) for of_file in columns), strict=True)
         with suppress(OSError):
-            contents = (map(os.pread, of_file, _ENOUGH, _BEGIN) for of_file in columns)
-            return list(zip(turns, moments, *contents, strict=True))
-    rows = []
-    for reader in readers:
-        give_way()
-        rows.append((None, time.monotonic(), *reader.read(number)))
+            for _ in range(0, len(readers), TURN):
+                give_way()
+                rows += islice(steps, TURN)
+    for at in range(len(rows), len(readers)):
+        if at % TURN == 0:
+            give_way()
+        rows.append((time.monotonic(), *readers[at].read(number)))
     return rows
 
 

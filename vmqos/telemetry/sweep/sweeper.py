@@ -53,7 +53,8 @@ class Sweeper:
         resctrl; ``umount -l`` completes at the next sweep or :meth:`close`, which finds another filesystem there.
     :param nodes: whether sub-NUMA nodes are read one by one, too.
     :param control_groups: whether the control groups that are no VM's are read, too.
-    :param give_way: called before each group's turn: it waits while something more urgent is to be done on resctrl.
+    :param give_way: called before the turn of some groups (:data:`vmqos.telemetry.sweep.counts.TURN`): it waits while
+        something more urgent is to be done on resctrl.
     :param most_open: how many files may stay open; ``None``: as many as this process may have.
     """
 

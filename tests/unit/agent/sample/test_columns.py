@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.telemetry.tree import ONE, THREE, TWO, Tree
-from vmqos.agent.sample.hardware_counts import Executing
+from vmqos.agent.sample.hardware_counts import VmCounts
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve.counters import Counters
 from vmqos.resctrl.mount import Mount
@@ -45,7 +45,7 @@ def nothing(tree: Tree, groups: dict[str, Path]) -> None:
 class Run:
     """A sampler over a tree, and one that is given the same sweeps without their columns."""
 
-    def __init__(self, tree: Tree, counted: Mapping[str, Executing] | None, nodes: int) -> None:
+    def __init__(self, tree: Tree, counted: Mapping[str, VmCounts] | None, nodes: int) -> None:
         self.sweeps: list[Snapshot] = []
         executed = None if counted is None else lambda: counted
         self.fast, self.slow = (Telemetry(str(tree.root), 1.0, 60.0, minutes=5, executed=executed) for _ in range(2))
@@ -73,7 +73,13 @@ class Run:
 @pytest.mark.parametrize("change", [nothing, lost, back, came, promised])
 @pytest.mark.parametrize(
     "counted",
-    [None, {ONE: Executing((2.0, 1.0, 0.5, 0.25)), THREE: Executing((0.0, 1.0, 0.5, 0.25))}],
+    [
+        None,
+        {
+            ONE: VmCounts(0.0, (1, 1, 1, 1), (2.0, 1.0, 0.5, 0.25)),
+            THREE: VmCounts(0.0, (1, 1, 1, 1), (0.0, 1.0, 0.5, 0.25)),
+        },
+    ],
     ids=["", "counted"],
 )
 @pytest.mark.parametrize("nodes", [0, 2])

@@ -68,10 +68,9 @@ def make() -> Iterator[Make]:
     made: list[HardwareCounts] = []
 
     def make(*vms: VmRecord, interval: float = 0.0, most_files: int = 1000) -> HardwareCounts:
-        records = {record.uuid: record for record in vms}
-        counts = HardwareCounts(lambda: dict(records), interval, most_files=most_files)
+        counts = HardwareCounts(lambda: counts.records, interval, most_files=most_files)  # type: ignore[attr-defined]
         counts.fresh_for = -1.0
-        counts.records = records  # type: ignore[attr-defined]
+        put(counts, *vms)
         made.append(counts)
         counts.start()
         return counts
@@ -83,9 +82,7 @@ def make() -> Iterator[Make]:
 
 def put(counts: HardwareCounts, *vms: VmRecord) -> None:
     """Have these VMs run from now on, and no other ones."""
-    records = counts.records  # type: ignore[attr-defined]
-    records.clear()
-    records.update((record.uuid, record) for record in vms)
+    counts.records = {record.uuid: record for record in vms}  # type: ignore[attr-defined]
 
 
 def pid(record: VmRecord) -> int:
@@ -250,6 +247,43 @@ def test_a_group_that_is_not_inherited_whole_is_opened_anew_at_the_next_look(
     assert counted(counts.newest(), one).counts == (0, 0, 0, 0)
 
 
+def test_the_trouble_of_one_vm_is_no_others_where_many_are_read_together(
+    perf: FakePerf, boot: Boot, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware_counts, "_TOGETHER", 3)
+    vms = [boot(threads=1) for _ in range(4)]
+    counts = make(*vms)
+    counts.newest()
+    for number in range(1, 7):
+        perf.says |= {pid(vm): (number, number, 10 * number, 0, 0, 0) for vm in vms}
+        perf.read_fails = {pid(vms[1]): errno.EIO} if number == 3 else {}
+        look = counts.newest()
+        assert look.vms.keys() == {vm.uuid for vm in vms}
+        assert [counted(look, vms[at]).counts[0] for at in (0, 2, 3)] == [10 * number] * 3
+        if number < 3:
+            assert counted(look, vms[1]).counts[0] == 10 * number
+        else:
+            assert trouble(look, vms[1]).word == "refused"
+    monkeypatch.setattr(hardware_counts.time, "monotonic", lambda real=time.monotonic: real() + 61)
+    counts.newest()
+    perf.says |= {pid(vm): (8, 8, 80, 0, 0, 0) for vm in vms}
+    look = counts.newest()
+    assert [counted(look, vm).counts[0] for vm in vms] == [80, 20, 80, 80]
+
+
+def test_of_a_vm_whose_tasks_sleep_the_same_is_told_until_they_run(perf: FakePerf, boot: Boot, make: Make) -> None:
+    one = boot()
+    counts = make(one)
+    counts.newest()
+    perf.says[pid(one)] = (10, 10, 5, 5, 5, 5)
+    ran, slept, sleeps = (counted(counts.newest(), one) for _ in range(3))
+    assert (slept.counts, slept.rates, slept.share) == (ran.counts, (0.0, 0.0, 0.0, 0.0), None)
+    assert sleeps is slept
+    perf.says[pid(one)] = (20, 20, 15, 5, 5, 5)
+    assert counted(counts.newest(), one).counts == (15, 5, 5, 5)
+    assert counted(counts.newest(), one).counts == (15, 5, 5, 5)
+
+
 def test_a_fault_of_ours_is_that_vms_reason_and_is_logged(
     perf: FakePerf, boot: Boot, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,10 +364,10 @@ def test_the_history_gets_what_the_last_look_found_and_never_waits_for_one(
     perf.says[pid(one)] = (20, 10, 1000, 1500, 20, 10)
     rates = counted(counts.newest(), one).rates
     assert rates is not None
-    per_cycle, *others = executed_of(*counts.executing()[one.uuid])
+    per_cycle, *others = executed_of(rates, counts.executing()[one.uuid].share)
     assert per_cycle == pytest.approx(1.5)
     assert others == [rates[1], rates[3], 0.5]
-    assert executed_of(*counts.executing()[idle.uuid]) == (None, 0.0, 0.0, None)
+    assert counts.executing()[idle.uuid][2:] == ((0.0, 0.0, 0.0, 0.0), None)
     counts.interval = 0.001
     time.sleep(0.01)
     assert counts.executing() == {}, "the last look is too old"

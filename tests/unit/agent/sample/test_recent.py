@@ -5,8 +5,11 @@ import math
 from dataclasses import replace
 
 from tests.unit.telemetry.values import HOST, snapshot, vm
+from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample.recent import BANDWIDTH, MOST, RecentSamples, held_on
 from vmqos.agent.sample.swept import swept
+from vmqos.agent.vm_record import VmRecord
+from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.telemetry import Missing, Rates, Reading, Snapshot, VmReading
 
 TWO = replace(HOST, caches={0: {}, 1: {}})
@@ -60,6 +63,41 @@ def test_a_vm_that_has_ended_is_forgotten_and_so_are_old_samples() -> None:
     assert list(read.times) == [float(second) for second in range(5, MOST + 5)]
     assert set(read.vms) == {"u"}
     assert list(recent.columns(120.5)[0].times) == [121.0, 122.0, 123.0, 124.0]
+
+
+def running(**processes: Process) -> dict[str, VmRecord]:
+    """What a pass knows of VMs, by UUID."""
+    return {
+        uuid: VmRecord(ObservedVm(VirtualMachine(uuid, uuid, 1, process, None, False, None), frozenset()))
+        for uuid, process in processes.items()
+    }
+
+
+def test_what_an_earlier_run_of_a_vm_did_is_forgotten_and_no_other_vms_samples_are() -> None:
+    first, second, other = Process(7, 100), Process(8, 900), Process(9, 50)
+    known = running(u=first, other=other)
+    recent = RecentSamples(2.0, counted=False, vms=lambda: known)
+
+    def sweep(second: float) -> None:
+        vms = vm((second, 1, 1)), vm((second, 1, 1), uuid="other")
+        recent.add(swept(at(second, *vms), {"u": moved(second), "other": moved(second)}), {})
+
+    def held(uuid: str) -> list[float]:
+        column = recent.columns()[0].vms.get(uuid, {}).get(held_on(0), [])
+        return [value for value in column if not math.isnan(value)]
+
+    sweep(1.0)
+    # libvirt has ended it, and its group is still there; then the group of its next run is, of which no pass knows.
+    known = running(other=other)
+    sweep(3.0)
+    sweep(5.0)
+    assert held("u") == [1, 3, 5]
+    known = running(u=second, other=other)
+    assert held("u") == [], "what it did before is not told of its new run, not even until the next sweep"
+    sweep(7.0)
+    assert held("u") == [], "what was counted since the sweep before may be of both runs"
+    sweep(9.0)
+    assert held("u") == [9] and held("other") == [1, 3, 5, 7, 9]
 
 
 def test_all_begins_anew_when_a_cache_goes_offline() -> None:

@@ -14,11 +14,14 @@ import pytest
 from tests.unit.agent.serve.test_counters import as_told
 from tests.unit.eventually import eventually
 from tests.unit.telemetry.tree import ONE, Tree, open_files
-from vmqos.agent.sample.hardware_counts import Executing, HardwareCounts
+from vmqos.agent.observe.running_vms import ObservedVm
+from vmqos.agent.sample.hardware_counts import HardwareCounts, VmCounts
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.sampler import PATIENCE, Telemetry, of_packages
 from vmqos.agent.serve import counters
+from vmqos.agent.vm_record import VmRecord
 from vmqos.conf import loader
+from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.resctrl import exceptions
 from vmqos.resctrl.mount import Mount
 from vmqos.telemetry import Missing, Rates, Reading, Snapshot, Sweeper
@@ -244,7 +247,7 @@ def test_regular_looks_are_remembered_by_the_minute(tree: Tree, monkeypatch: pyt
 
 def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
     tree.vm(ONE, llc_occupancy=4096)
-    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 1.0)}
+    executed = {ONE: VmCounts(0.0, (1, 1, 1, 1), (4e9, 5e9, 7e6, 3e6), 1.0)}
     for of_the_l3 in (True, False):
         telemetry = Telemetry(str(tree.root), 0.02, 600.0, executed=lambda: executed, of_the_l3=of_the_l3)
         telemetry.start()
@@ -257,12 +260,31 @@ def test_neighbours_are_judged_by_misses_of_the_l3_alone(tree: Tree) -> None:
         assert ("cache_misses" in telemetry.recent.columns()[0].vms[ONE]) is of_the_l3
 
 
+def test_neighbours_are_judged_by_what_a_vms_run_of_now_did(tree: Tree) -> None:
+    def known(process: Process) -> dict[str, VmRecord]:
+        return {ONE: VmRecord(ObservedVm(VirtualMachine(ONE, ONE, 1, process, None, False, None), frozenset()))}
+
+    tree.vm(ONE, llc_occupancy=4096)
+    vms = known(Process(7, 100))
+    telemetry = Telemetry(str(tree.root), 0.02, 600.0, vms=lambda: vms)
+    telemetry.start()
+    try:
+        eventually(lambda: ONE in telemetry.recent.columns()[0].vms)
+    finally:
+        telemetry.stop()
+    vms = known(Process(8, 900))
+    assert ONE not in telemetry.recent.columns()[0].vms
+
+
 def test_what_tasks_execute_is_remembered_beside_the_counters_and_of_vms_without_a_group_alone(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vmqos.agent.sample.minutes.MINUTE", 1)
     tree.vm(ONE, llc_occupancy=4096)
-    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 0.25), "ungrouped": Executing((2e9, 1e9, 0.0, 0.0), 1.0)}
+    executed = {
+        ONE: VmCounts(0.0, (1, 1, 1, 1), (4e9, 5e9, 7e6, 3e6), 0.25),
+        "ungrouped": VmCounts(0.0, (1, 1, 1, 1), (2e9, 1e9, 0.0, 0.0), 1.0),
+    }
     telemetry = Telemetry(str(tree.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
     telemetry.start()
     try:
@@ -288,7 +310,10 @@ def test_what_packages_count_is_remembered_from_the_first_look_on_that_finds_the
     group = counting.vm(ONE, llc_occupancy=4096)
     counting.set_package(group, "core_energy", "1.5")
     counting.set_package(group, "unhalted_core_cycles", 1000)
-    executed = {ONE: Executing((4e9, 5e9, 7e6, 3e6), 0.25), "ungrouped": Executing((2e9, 1e9, 0.0, 0.0), 1.0)}
+    executed = {
+        ONE: VmCounts(0.0, (1, 1, 1, 1), (4e9, 5e9, 7e6, 3e6), 0.25),
+        "ungrouped": VmCounts(0.0, (1, 1, 1, 1), (2e9, 1e9, 0.0, 0.0), 1.0),
+    }
     telemetry = Telemetry(str(counting.root), 0.02, 600.0, minutes=10, executed=lambda: executed)
     telemetry.start()
     try:

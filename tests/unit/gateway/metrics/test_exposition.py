@@ -524,6 +524,34 @@ def test_how_long_a_promise_was_kept_is_counted(new_scrape):
     assert found.value("vmqos_vm_promise_kept_seconds_total", uuid="u") == 60.5
 
 
+@pytest.mark.parametrize(
+    ("state", "promised", "kept"),
+    [("kept", 107, 77.5), ("degraded", 107, 60.5), ("pending", 107, 60.5), ("none", 90, 60.5)],
+)
+def test_how_long_a_promise_was_kept_goes_on_while_nothing_changes(new_scrape, state, promised, kept):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "state": state}], listing_age=17.0))
+    assert found.value("vmqos_vm_promise_seconds_total", uuid="u") == promised
+    assert found.value("vmqos_vm_promise_kept_seconds_total", uuid="u") == kept
+
+
+def test_of_the_same_listing_the_same_metrics_are_told():
+    told = [TOLD, replace(TOLD, listing_age=15.0), replace(TOLD, vms=[*TOLD.vms]), replace(TOLD, caches=[*TOLD.caches])]
+    answers = iter(told)
+    collector = HostCollector(lambda: next(answers))
+    first, same, other_vms, other_caches = ({one.name: one for one in collector.collect()} for _ in told)
+    kept = {name for name in first if first[name] is same[name]}
+    assert kept >= {
+        "vmqos_vm_info",
+        "vmqos_vm_promise_state",
+        "vmqos_vm_tasks",
+        "vmqos_vm_cache_ways",
+        "vmqos_vm_state",
+    }
+    assert "vmqos_vm_promise_seconds" not in kept
+    for later in (other_vms, other_caches):
+        assert not any(first[name] is later[name] for name in first)
+
+
 def test_an_earlier_agent_does_not_count_them_and_is_told_all_the_same(new_scrape):
     added = ("state_changes", "promised_seconds", "kept_seconds", "outside_at_start", "outside_later")
     earlier = {key: value for key, value in KEPT.items() if key not in added}

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.core import (
@@ -15,7 +17,6 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from vmqos.gateway.metrics import rows
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.gateway.metrics.rows import Counter, Gauge
 
@@ -94,13 +95,40 @@ def test_rows_are_the_librarys_metrics_to_the_library(encode: Encode) -> None:
     assert encode(Host(held, has_rows=True)) == encode(Host(held))
 
 
-def test_of_rows_with_known_labels_no_sample_is_made(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_rows_the_library_writes_one_line_once_and_no_other(encode: Encode) -> None:
+    counted = Counted(encode)
+    known = KnownLines(counted)
+    known.text(Host({}, has_rows=True))
+    calls = counted.calls
+    for held in ({"a": 1, "b": 2}, {"a": 1, "c": 4}, {"c": 4}, {}, {"a": 7}):
+        assert known.text(Host(held, has_rows=True)) == encode(Host(held))
+    assert counted.calls == calls
+
+
+def test_of_the_very_metric_that_was_written_last_nothing_is_looked_at(encode: Encode) -> None:
+    known, host = KnownLines(encode), Host({"a": 1, "b": 2}, has_rows=True)
+    metrics = list(host.collect())
+    same = SimpleNamespace(collect=lambda: metrics)
+    assert known.text(same) == encode(host)  # type: ignore[arg-type]
+    metrics[0].rows.clear()  # type: ignore[attr-defined]
+    assert known.text(same) == encode(host)  # type: ignore[arg-type]
+
+
+def test_lines_of_rows_that_are_gone_are_forgotten(encode: Encode) -> None:
     known = KnownLines(encode)
-    known.text(Host({"a": 1, "b": 2}, has_rows=True))
-    monkeypatch.setattr(rows, "Sample", None)
-    assert known.text(Host({"a": 1, "b": 4}, has_rows=True)) == encode(Host({"a": 1, "b": 4}))
-    with pytest.raises(TypeError):
-        known.text(Host({"a": 1, "c": 4}, has_rows=True))
+    for number in range(5):
+        known.text(Host({f"a{number}": 1, "b": 2}, has_rows=True))
+    kept = known._families["held_bytes"]._known
+    assert list(kept) == [("a4", "0"), ("b", "0")]
+
+
+@pytest.mark.parametrize("before", [{}, {"a": 1}])
+def test_a_value_in_rows_that_is_none_is_refused_as_the_library_does(encode: Encode, before: Any) -> None:
+    known, broken = KnownLines(encode), Host({"a": "no number"}, has_rows=True)  # type: ignore[dict-item]
+    known.text(Host(before, has_rows=True))
+    with pytest.raises(ValueError, match="no number"):
+        known.text(broken)
+    assert known.text(Host({"a": 2}, has_rows=True)) == encode(Host({"a": 2}))
 
 
 def test_what_has_the_same_labels_is_not_written_by_the_library_again(encode: Encode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from tests.unit.telemetry.values import snapshot as counted
 from tests.unit.telemetry.values import vm
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
+from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.agent.remember.revision import Revision
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, health_report, vms
@@ -39,7 +41,7 @@ from vmqos.gateway.metrics import text
 from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError
+from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, LocalApiError
 from vmqos.telemetry import VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
@@ -59,6 +61,7 @@ class PlayedAgent:
     :ivar hardware: the answer about hardware events, or the error instead of it.
     :ivar judged: the answer about neighbours, or the error instead of it.
     :ivar asked: how often the agent was asked for counters.
+    :ivar listed: how often for the VMs.
     """
 
     snapshot: Snapshot = field(default_factory=snapshot)
@@ -69,6 +72,7 @@ class PlayedAgent:
     judged: contract.Neighbours | LocalApiError = field(default_factory=lambda: judged(0.0))
     swept_at: float | None = None
     asked: int = 0
+    listed: int = 0
     pid: int = field(default_factory=os.getpid)
 
     starting = False
@@ -100,7 +104,8 @@ class PlayedAgent:
         return over_the_socket({**told, "pid": self.pid})
 
     def vms(self) -> Any:
-        return over_the_socket(vms.vms(self.snapshot))
+        self.listed += 1
+        return over_the_socket(vms.Vms().told(self.snapshot))
 
     def caches(self) -> Any:
         return over_the_socket(caches.caches(self.snapshot) + caches.l2_caches(self.snapshot))
@@ -339,6 +344,38 @@ def test_the_age_at_which_counters_are_read_anew_is_the_agents(interval: float) 
     assert text.fresh_for(interval) == Telemetry("/sys/fs/resctrl", interval, 0.0).fresh_for
 
 
+def test_the_vms_are_asked_for_when_something_changed_and_their_times_go_on_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    since = time.monotonic()
+    agent = PlayedAgent(with_record(snapshot(), time=PromiseTime(PromiseState.KEPT, since)))
+    metrics, told = made_of(agent), []
+    for number in range(6):
+        before = time.monotonic() - since
+        if number == 3:
+            agent.snapshot = with_record(agent.snapshot, unmonitored="no RMID is left")
+        found = values(metrics.answer("")[1])
+        seconds = found[f'vmqos_vm_promise_seconds_total{{uuid="{UUID}"}}']
+        assert before - 0.2 <= seconds <= time.monotonic() - since, "it is never ahead, or it would go back"
+        told.append(seconds)
+        time.sleep(0.02)
+    assert told == sorted(told) and len(set(told)) == 6
+    assert agent.listed == 2
+
+
+def test_an_agent_that_names_no_revision_is_asked_for_its_vms_at_each_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    agent = PlayedAgent()
+    told = agent.health()
+    del told["revision"]
+    monkeypatch.setattr(agent, "health", lambda: told)
+    metrics = made_of(agent)
+    for _ in range(3):
+        metrics.answer("")
+    assert agent.listed == 3
+
+
 def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = counting()
     made = made_of(agent)
@@ -348,6 +385,29 @@ def test_scrapes_at_the_same_time_share_one_text(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("vmqos.gateway.metrics.text.SHARED_FOR", 0.0)
     made.answer("")
     assert agent.asked == 3
+
+
+def test_scrapes_that_come_while_an_agent_that_hangs_is_asked_do_not_wait_for_it_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, hangs, found = counting(), threading.Event(), list[bytes]()
+
+    def ask(self: PlayedAgent) -> Any:
+        self.asked += 1
+        assert hangs.wait(60)
+        raise AgentTimeout(socket=self.socket, seconds=9)
+
+    monkeypatch.setattr(PlayedAgent, "newest_telemetry", ask)
+    monkeypatch.setattr("vmqos.gateway.metrics.text.SHARED_FOR", 600.0)
+    made = made_of(agent)
+    threads = [threading.Thread(target=lambda: found.append(made.answer("")[1])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    hangs.set()
+    for thread in threads:
+        thread.join()
+    assert agent.asked == 1
+    assert [values(text)["vmqos_agent_up"] for text in found] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])

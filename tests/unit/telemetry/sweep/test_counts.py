@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vmqos.telemetry.sweep.counts."""
 
+import errno
 import os
 import time
 
 import pytest
 
-from tests.unit.telemetry.tree import ONE, TWO
+from tests.unit.telemetry.tree import ONE, THREE, TWO
 from vmqos.resctrl import monitoring
 from vmqos.resctrl.filesystem import Filesystem
 from vmqos.telemetry import Missing
+from vmqos.telemetry.sweep import counts
 from vmqos.telemetry.sweep.counts import read_all
 from vmqos.telemetry.sweep.group_reader import GroupReader
 from vmqos.telemetry.sweep.shape import Shape
@@ -63,8 +65,37 @@ def test_nothing_to_read_is_nothing(shape):
     assert read_all([GroupReader("", "", "1", ())], (), {}).values(0) == []
 
 
-def test_each_group_lets_go_first_what_is_more_urgent(shape, readers):
-    turns = []
-    found = read_all(readers, shape.domains, {}, lambda: turns.append(time.monotonic()))
-    assert len(turns) == 4
-    assert turns[0] <= found.moments(0)[0] <= turns[1] <= found.moments(1)[0] <= turns[2]
+@pytest.mark.parametrize(("turn", "turns"), [(1, 4), (2, 2), (3, 2)])
+def test_each_turn_lets_go_first_what_is_more_urgent(shape, readers, monkeypatch, turn, turns):
+    monkeypatch.setattr(counts, "TURN", turn)
+    calls = []
+    found = read_all(readers, shape.domains, {}, lambda: calls.append(time.monotonic()))
+    assert len(calls) == turns
+    starts = sorted(found.moments(group)[cache] for cache in (0, 1) for group in range(0, 2, turn))
+    assert all(call <= start for call, start in zip(calls, starts, strict=True))
+    assert found.moments(1)[0] <= calls[turns // 2]
+    assert found.values(0) == [1, 2, 0, 1, 2, 0] and found.values(1) == [3, 0, 0, 3, 0, 0]
+
+
+@pytest.mark.parametrize("turn", [1, 2, 16])
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_kept_group_that_vanishes_costs_no_other_group_a_value(tree, shape, monkeypatch, turn, gone):
+    monkeypatch.setattr(counts, "TURN", turn)
+    paths = [tree.vm(uuid, llc_occupancy=held) for uuid, held in ((ONE, 1), (TWO, 2), (THREE, 3))]
+    made = [GroupReader(path.name, str(path), "1", shape.domains) for path in paths]
+    assert all(reader.keep() for reader in made)
+    fails, real = made[gone].descriptors[1][1], os.pread
+
+    def pread(descriptor, *most):
+        if descriptor == fails:
+            raise OSError(errno.ENODEV, "No such device")
+        return real(descriptor, *most)
+
+    monkeypatch.setattr(os, "pread", pread)
+    found = read_all(made, shape.domains, {})
+    for number, reader in enumerate(made):
+        held = number + 1
+        lost = Missing.VANISHED if number == gone else 0
+        assert found.values(number) == [held, 0, 0, held, lost, 0]
+        assert reader.vanished == (number == gone)
+        reader.close()

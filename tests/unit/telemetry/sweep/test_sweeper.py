@@ -180,6 +180,7 @@ def test_the_lock_is_free_while_the_counters_are_read(tree, sweeper, monkeypatch
         os.close(descriptor)
         locked.append(True)
 
+    monkeypatch.setattr("vmqos.telemetry.sweep.counts.TURN", 1)
     monkeypatch.setattr("vmqos.telemetry.sweep.sweeper.read_all", lambda *which: read_all(*which[:3], lock))
     sweeper.sweep()
     assert len(locked) == 2 * 2
