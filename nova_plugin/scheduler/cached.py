@@ -79,7 +79,7 @@ class Cached(Generic[T]):
         except PlacementFailed as error:
             self._failures += 1
             pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 1))
-            self._problem, self._not_before = error, now + pause
+            self._problem, self._not_before = error, self._clock() + pause
             used = "there is no earlier answer" if self._answer is None else "the last answer stays in use"
             LOG.warning("Placement does not tell %s; %s; next try in %d s: %s", self._name, used, pause, error)
         else:

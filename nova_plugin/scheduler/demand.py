@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vmqos import extra_specs
 from vmqos.extra_specs import CacheRequest, resources
@@ -87,6 +87,12 @@ def of_flavor(specs: Mapping[str, str]) -> Demand | None:
         # A provider that has ways to give has the trait.
         told |= {resources.L3_CAT}
     return Demand(request, taken, resources.required_traits(request) - told, covered)
+
+
+def specs_of(flavor: Any) -> Mapping[str, str]:
+    """The extra specs of a flavor of Nova's; none where its database has it without the field."""
+    found: Mapping[str, str] = flavor.extra_specs if flavor.obj_attr_is_set("extra_specs") else {}
+    return found
 
 
 def taken_by(specs: Mapping[str, str]) -> Taken:

@@ -98,8 +98,7 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
 def flavor_specs(spec_obj: Any) -> dict[str, str]:
     """The extra specs of a RequestSpec's flavor."""
-    flavor = spec_obj.flavor
-    return dict(flavor.extra_specs) if flavor.obj_attr_is_set("extra_specs") else {}
+    return dict(demand.specs_of(spec_obj.flavor))
 
 
 def _lacking(free: Amount | None, wanted: Demand) -> str:

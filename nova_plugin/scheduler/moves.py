@@ -2,6 +2,9 @@
 """The servers that are being moved, or whose resize is neither confirmed nor reverted: they take of two hosts.
 
 Nova lists a server on one host at a time. The other one is where it will be, or where a revert brings it back to.
+
+A server that is resized to another cell is in both cells' databases until that is confirmed. In one of them it is
+hidden: in the new cell's on its way, and in the old one's after that (``nova.conductor.tasks.cross_cell_migrate``).
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ def read_from_cell(cell: str) -> Moves:
     mapping = objects.CellMapping.get_by_uuid(context, cell)
     found: dict[Host, dict[str, Move]] = {}
     with nova_context.target_cell(context, mapping) as targeted:
-        for which in ({"vm_state": vm_states.RESIZED}, {"task_state": list(MOVING)}):
+        for which in ({"vm_state": vm_states.RESIZED}, {"task_state": list(MOVING)}, {"hidden": True}):
             filters = {**which, "deleted": False}
             for server in objects.InstanceList.get_by_filters(targeted, filters, expected_attrs=["flavor"]):
                 for host, move in _of(targeted, server):
@@ -93,4 +96,4 @@ def _of(context: Any, server: Any) -> Iterator[tuple[Host, Move]]:
 
 
 def _taken(flavor: Any) -> Taken:
-    return demand.taken_by(flavor.extra_specs if flavor.obj_attr_is_set("extra_specs") else {})
+    return demand.taken_by(demand.specs_of(flavor))

@@ -153,7 +153,9 @@ class Promises:
             read_at, moves = self._moves.get(cell, (-math.inf, {}))
             if now - read_at >= CONF.vmqos.inventory_lifetime:
                 read_at, moves = self._moves[cell] = now, self._moving(cell)
-            found.update(moves)
+            # A resize from one cell to another is told by both.
+            for host, servers in moves.items():
+                found[host] = {**found.get(host, {}), **servers}
         return found
 
     def _count(self, hosts: Sequence[Any], without: str) -> list[Promised]:
@@ -198,19 +200,24 @@ class Promises:
             self._sums = {}
 
 
-def read_from_cell(cell: str, uuids: list[str]) -> dict[str, dict[str, str]]:
+def read_from_cell(cell: str, uuids: list[str]) -> Mapping[str, Mapping[str, str]]:
     """The extra specs that servers were made or resized with, by UUID; without those that are gone.
 
     :param cell: the UUID of the cell whose database has them.
     """
     context = nova_context.get_admin_context()
     mapping = objects.CellMapping.get_by_uuid(context, cell)
+    found: dict[str, Mapping[str, str]] = {}
     with nova_context.target_cell(context, mapping) as targeted:
-        filters = {"uuid": uuids, "deleted": False, "soft_deleted": True}
-        instances = objects.InstanceList.get_by_filters(targeted, filters, expected_attrs=["flavor"])
-    return {
-        instance.uuid: {} if _shares_nothing_now(instance) else instance.flavor.extra_specs for instance in instances
-    }
+        # Hidden is a server that waits, in another cell, for its resize to be confirmed: its old host lists it still.
+        for hidden in (False, True):
+            missing = [uuid for uuid in uuids if uuid not in found]
+            if not missing:
+                break
+            filters = {"uuid": missing, "deleted": False, "soft_deleted": True, "hidden": hidden}
+            for instance in objects.InstanceList.get_by_filters(targeted, filters, expected_attrs=["flavor"]):
+                found[instance.uuid] = {} if _shares_nothing_now(instance) else demand.specs_of(instance.flavor)
+    return found
 
 
 def _with(
@@ -229,8 +236,7 @@ def _with(
     total.classes = set(promised.classes)
     elsewhere = {uuid: move.taken for uuid, move in moves.items() if not move.adds}
     for uuid, taken in {**elsewhere, **coming}.items():
-        instance = host.instances.get(uuid)
-        if uuid != without and (instance is None or (_told(instance) is None and instance._context is None)):
+        if uuid != without and not tells_of(host, uuid):
             total.add(taken, leaves=False)
     for uuid, move in moves.items():
         if move.adds and uuid != without:
@@ -238,14 +244,21 @@ def _with(
     return total.promised
 
 
+def tells_of(host: Any, server: str) -> bool:
+    """Whether a host tells of a server; a stub that the scheduler itself put there tells nothing.
+
+    :param host: a HostState.
+    :param server: its UUID.
+    """
+    instance = host.instances.get(server)
+    return instance is not None and (instance.obj_attr_is_set("flavor") or instance._context is not None)
+
+
 def _told(instance: Any) -> Taken | None:
     """What the server takes, if nova-compute sent its flavor along."""
     if not instance.obj_attr_is_set("flavor"):
         return None
-    flavor = instance.flavor
-    if not flavor.obj_attr_is_set("extra_specs") or _shares_nothing_now(instance):
-        return NONE_TAKEN
-    return demand.taken_by(flavor.extra_specs)
+    return NONE_TAKEN if _shares_nothing_now(instance) else demand.taken_by(demand.specs_of(instance.flavor))
 
 
 def _shares_nothing_now(instance: Any) -> bool:
@@ -255,4 +268,4 @@ def _shares_nothing_now(instance: Any) -> bool:
     """
     if not instance.obj_attr_is_set("power_state") or instance.power_state not in WITHOUT_PROCESS:
         return False
-    return demand.taken_by(instance.flavor.extra_specs).shared_class is not None
+    return demand.taken_by(demand.specs_of(instance.flavor)).shared_class is not None

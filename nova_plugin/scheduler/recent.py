@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from keystoneauth1.exceptions import ClientException
 from oslo_log import log
 
-from nova_plugin.scheduler import placement
+from nova_plugin.scheduler import placement, promises
 from nova_plugin.scheduler.demand import Taken
 from nova_plugin.scheduler.placement import Client, PlacementFailed
 
@@ -22,6 +23,10 @@ REMEMBERED = 300.0
 
 UNCLAIMED = 10.0
 """Seconds after which a server without an allocation is forgotten: Nova claims within the request that was filtered."""
+
+ASKED_AGAIN = 60.0
+"""Seconds after which Placement is asked anew where a server is that its host does not tell of. Where a build fails,
+Nova's conductor claims on another host, and asks no scheduler (``build_instances`` of nova.conductor.manager)."""
 
 MOST = 1000
 """How many servers are remembered at most; the oldest are forgotten first."""
@@ -35,16 +40,20 @@ class _Server:
     :ivar at: when it passed, in seconds of the clock.
     :ivar before: the UUIDs of the providers that it held something of when it passed.
     :ivar providers: the UUIDs of the providers that Nova claimed from since; empty while that is not known.
+    :ivar asked_at: when these were told, in seconds of the clock.
+    :ivar has_come: whether its host has told of it.
     """
 
     taken: Taken
     at: float
     before: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
+    asked_at: float = 0.0
+    has_come: bool = False
 
 
 class Recent:
-    """Remembers what the filter let through, and asks Placement once a server where Nova has claimed for it.
+    """Remembers what the filter let through, and asks Placement for each server where Nova has claimed for it.
 
     :param client: gives the client; asked at each question.
     :param clock: seconds, ever rising.
@@ -75,12 +84,14 @@ class Recent:
             while len(self._servers) > MOST:
                 del self._servers[next(iter(self._servers))]
 
-    def by_provider(self, without: str) -> Mapping[str, Mapping[str, Taken]]:
+    def by_provider(self, without: str, hosts: Iterable[Any] = ()) -> Mapping[str, Mapping[str, Taken]]:
         """What each of the servers takes, by the UUID of the provider and the server's own.
 
-        Where Placement does not tell where a server is, that server is left out.
+        Where Placement does not tell where a server is, that server is left out. So is one that has come to its host
+        and is not there any more: it was deleted or shelved, or went back to where it came from.
 
         :param without: the UUID of the server that is to be placed.
+        :param hosts: the HostStates under consideration.
         """
         now = self._clock()
         with self._lock:
@@ -88,16 +99,28 @@ class Recent:
                 if now - known.at >= (REMEMBERED if known.providers else UNCLAIMED):
                     del self._servers[server]
             servers = {server: known for server, known in self._servers.items() if server != without}
-        self._find({server: known for server, known in servers.items() if not known.providers})
+        self._find({server: known for server, known in servers.items() if not known.providers or _is_late(known, now)})
         found: dict[str, dict[str, Taken]] = {}
         for server, known in servers.items():
             for provider in known.providers:
                 found.setdefault(provider, {})[server] = known.taken
+        for host in hosts:
+            for server in list(found.get(host.uuid, ())):
+                known = servers[server]
+                if promises.tells_of(host, server):
+                    known.has_come = True
+                elif known.has_come:
+                    del found[host.uuid][server]
         return found
 
     def _find(self, servers: Mapping[str, _Server]) -> None:
         try:
             for server, known in servers.items():
                 known.providers = placement.claimed_from(self._client(), server) - known.before
+                known.asked_at = self._clock()
         except (PlacementFailed, ClientException) as error:
             LOG.debug("It is not known where servers went that were placed a moment ago: %s", error)
+
+
+def _is_late(known: _Server, now: float) -> bool:
+    return not known.has_come and now - known.asked_at >= ASKED_AGAIN

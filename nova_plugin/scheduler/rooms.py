@@ -103,7 +103,7 @@ class Rooms:
         :param able: what :meth:`able` found of them.
         :param instance_uuid: the server that is to be placed.
         """
-        coming = self.recent.by_provider(instance_uuid)
+        coming = self.recent.by_provider(instance_uuid, hosts)
         classes = {
             host.uuid: _unlisted(able[host.uuid], {taken.shared_class for taken in coming[host.uuid].values()})
             for host in hosts
@@ -141,7 +141,7 @@ class Rooms:
         found: Iterable[Promised] = itertools.repeat(_NONE_PROMISED, len(hosts))
         if not placement:
             if coming is None:
-                coming = self.recent.by_provider(instance_uuid)
+                coming = self.recent.by_provider(instance_uuid, hosts)
             found = self.promises.on(hosts, instance_uuid, coming)
         for host, promised in zip(hosts, found, strict=True):
             seen = Seen(host.num_instances, promised, _free(able.get(host.uuid), promised.amount))

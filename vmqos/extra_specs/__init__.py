@@ -103,6 +103,7 @@ class Key:
     :ivar allowed: what is allowed, for error messages.
     :ivar convert: makes the field's value of a text that matches; raises ``ValueError`` for a text that matches and is
         not allowed.
+    :ivar words: all allowed values where they are a few words, else none.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Key:
     pattern: str
     allowed: str
     convert: Callable[[str], object] = int
+    words: tuple[str, ...] = ()
 
     def read(self, text: str) -> object:
         """The field's value of an extra spec's value.
@@ -151,6 +153,7 @@ POLICY = Key(
     "exclusive|shared",
     "'exclusive' or 'shared' is allowed",
     CachePolicy,
+    tuple(policy.value for policy in CachePolicy),
 )
 CODE_WAYS = Key(
     "hw:cache_code_ways",
@@ -279,7 +282,8 @@ def check_vcpus(request: CacheRequest, count: int) -> None:
     """
     if request.vcpus is None or max(request.vcpus) < count:
         return
-    allowed = f"the flavor has {count} vCPU(s), so only numbers from 0 to {count - 1} are allowed"
+    vcpus, numbers = ("vCPU", "the number 0 is") if count == 1 else ("vCPUs", f"numbers from 0 to {count - 1} are")
+    allowed = f"the flavor has {count} {vcpus}, so only {numbers} allowed"
     raise InvalidExtraSpecs((SpecError(VCPUS.name, cpu_spec.show(request.vcpus), allowed),))
 
 

@@ -16,7 +16,7 @@ class NotLoggedIn(CloudError):
 
 
 class Unreachable(CloudError):
-    """A service does not answer, or not in time."""
+    """A service does not answer, or not in time, or its answer ends in the middle."""
 
     def __init__(self, section: str, reason: str) -> None:
         super().__init__(f"{section.capitalize()} can't be reached: {reason}")

@@ -99,7 +99,10 @@ def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synce
         generation = placement.set_inventories(provider, generation, told)
         changed = True
         LOG.info("Placement has it that %s gives %s", provider.name, _described(told))
-    generation, traits = placement.traits(provider)
+    later, traits = placement.traits(provider)
+    if later != generation:
+        # The inventories may not be what was read or written above. They would be taken for settled.
+        raise Conflict
     marked = traits - wanted.known_traits | wanted.traits
     if marked != traits:
         for name in sorted(marked - traits):

@@ -49,13 +49,21 @@ class NotOurs(CloudError):
     """A file that is to be changed is not as an agent writes it."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} is no file of vmqos-agent ({reason}); it was left as it is")
+        super().__init__(
+            f"{path} is no file of vmqos-agent ({reason}); it was left as it is: name another one in [placement] "
+            "provider_yaml, or remove it"
+        )
+
+
+class Damaged(NotOurs):
+    """A file begins as an agent writes it, and does not go on so."""
 
 
 def read(path: str) -> dict[str, Inventory]:
-    """The inventories of a file that :func:`render` made, by resource class; none where there is no such file.
+    """The inventories by resource class of a file that :func:`render` made; none where that is empty, or not there.
 
     :raises NotOurs: if it is no such file.
+    :raises Damaged: if it was one.
     :raises OSError: if it can't be read.
     """
     return _read(path)[1]
@@ -67,7 +75,7 @@ def reserve(path: str, *, dry_run: bool = False) -> bool:
     The totals and units stay: Placement holds servers that Nova moves away against them.
 
     :param dry_run: whether to write nothing.
-    :returns: whether anything had to be changed; ``False`` where there is no such file.
+    :returns: whether anything had to be changed; ``False`` where there is no file, or an empty one.
     :raises NotOurs: if it is no such file.
     :raises OSError: if it can't be read or written.
     """
@@ -79,13 +87,15 @@ def reserve(path: str, *, dry_run: bool = False) -> bool:
 
 
 def _read(path: str) -> tuple[str, dict[str, Inventory]]:
-    """The text of the file and its inventories; neither where there is no such file."""
+    """The text of the file and its inventories; neither where there is no file, or an empty one."""
     import yaml
 
     try:
         with open(path, "rb") as file:
             found = file.read(_LONGEST + 1)
     except FileNotFoundError:
+        return "", {}
+    if not found:
         return "", {}
     if len(found) > _LONGEST or not found.startswith(_HEAD.encode()):
         raise NotOurs(path, "it does not begin as such a file does" if len(found) <= _LONGEST else "it is too long")
@@ -104,7 +114,7 @@ def _read(path: str) -> tuple[str, dict[str, Inventory]]:
         AttributeError,
         RecursionError,
     ) as error:
-        raise NotOurs(path, " ".join(str(error).split())[:200]) from error
+        raise Damaged(path, " ".join(str(error).split())[:200]) from error
     return text, inventories
 
 

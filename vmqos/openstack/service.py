@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 
 TIMEOUT = 30.0
 """Seconds that a service may take to answer, unless the configuration says something else."""
+
+WHOLE_ANSWER = 4
+"""How many such times may pass until the answer is there as a whole, logging in and finding the service included: what
+is waited for so long is each single byte."""
+
+LONGEST_ANSWER = 64 << 20
+"""Bytes of an answer that are read. Ten thousand resource providers are told in ten million."""
 
 INTERFACES = ("internal", "public")
 """The endpoints to look for, in this order, unless the configuration says something else; Nova's own default."""
@@ -83,6 +92,7 @@ class Service:
         self._conf = conf
         self._service_type = service_type
         self._adapter: Adapter | None = None
+        self._late: Future[tuple[Any, bytes]] | None = None
 
     def ask(
         self,
@@ -100,37 +110,65 @@ class Service:
         :param body: the JSON value to send.
         :param expected: answers of 400 and higher that are no failure to the caller.
         :raises vmqos.openstack.exceptions.NotLoggedIn: if the credentials do not lead to the service.
-        :raises vmqos.openstack.exceptions.Unreachable: if it does not answer.
+        :raises vmqos.openstack.exceptions.Unreachable: if it does not answer, or not as a whole within a bounded time.
         :raises vmqos.openstack.exceptions.Refused: if it answers anything of 400 or higher that is not expected, or
-            something that is no JSON.
+            something that is no JSON, or too long.
         """
-        from keystoneauth1.exceptions import ClientException, ConnectFailure, ConnectTimeout
+        from keystoneauth1.exceptions import ClientException, ConnectFailure, ConnectTimeout, UnknownConnectionError
+        from requests.exceptions import RequestException
 
+        question = f"{method} {path.partition('?')[0]}"
+        request = {
+            "json": body,
+            "params": dict(query or {}),
+            "microversion": microversion,
+            "headers": {"Accept": "application/json"},
+            "raise_exc": False,
+            "stream": True,
+        }
         try:
-            answer = self._connected().request(
-                path,
-                method,
-                json=body,
-                params=dict(query or {}),
-                microversion=microversion,
-                headers={"Accept": "application/json"},
-                raise_exc=False,
-            )
-        except (ConnectFailure, ConnectTimeout) as error:
+            adapter = self._connected()
+            patience = WHOLE_ANSWER * (adapter.session.timeout or TIMEOUT)
+            answer, content = self._received(lambda: _whole(adapter.request(path, method, **request)), patience)
+        except (ConnectFailure, ConnectTimeout, UnknownConnectionError, RequestException) as error:
             raise exceptions.Unreachable(self.section, _short(str(error))) from error
         except ClientException as error:
             self._adapter = None
             raise exceptions.NotLoggedIn(self.section, _short(str(error))) from error
-        question = f"{method} {path.partition('?')[0]}"
+        if len(content) > LONGEST_ANSWER:
+            raise exceptions.Refused(self.section, question, 0, f"the answer is longer than {LONGEST_ANSWER} bytes")
         if answer.status_code >= 400 and answer.status_code not in expected:
-            reason = _short(_reason(answer), _sent_token(answer))
+            reason = _short(_reason(content, answer.reason), _sent_token(answer))
             raise exceptions.Refused(self.section, question, answer.status_code, reason)
         try:
             # Not its json(), which guesses an encoding where there is no JSON: that costs more than all the rest.
-            body = json.loads(answer.content) if answer.content else None
-            return Answer(answer.status_code, body, self.section, question)
+            return Answer(answer.status_code, json.loads(content) if content else None, self.section, question)
         except (ValueError, RecursionError) as error:
             raise exceptions.Refused(self.section, question, 0, f"the answer is no JSON: {error}") from error
+
+    def _received(self, ask: Callable[[], tuple[Any, bytes]], patience: float) -> tuple[Any, bytes]:
+        """What comes of a request, in a thread that can be left alone: the library's timeout is for each byte.
+
+        :param patience: seconds.
+        :raises vmqos.openstack.exceptions.Unreachable: if it takes longer, or an earlier one is not over yet.
+        """
+        if self._late is not None and not self._late.done():
+            raise exceptions.Unreachable(self.section, "the answer of an earlier question is not there as a whole yet")
+        found: Future[tuple[Any, bytes]] = Future()
+
+        def run() -> None:
+            try:
+                found.set_result(ask())
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=run, name=f"ask-{self.section}", daemon=True).start()
+        try:
+            return found.result(patience)
+        except TimeoutError as error:
+            self._late = found
+            late = f"the answer is not there as a whole after {patience:g} s"
+            raise exceptions.Unreachable(self.section, late) from error
 
     def _connected(self) -> Adapter:
         if self._adapter is None:
@@ -206,19 +244,34 @@ class ConnectedService(Service):
         self.section = section
         self._given = adapter
         self._adapter = adapter
+        self._late = None
 
     def _connect(self) -> Adapter:
         return self._given
 
 
-def _reason(answer: Any) -> str:
-    """What Placement, Nova or the server in front of them says in its answer."""
+def _whole(answer: Any) -> tuple[Any, bytes]:
+    """An answer and its body, of which there is too much where it is longer than :data:`LONGEST_ANSWER`."""
+    content = bytearray()
+    with answer:
+        for piece in answer.iter_content(1 << 16):
+            content += piece
+            if len(content) > LONGEST_ANSWER:
+                break
+    return answer, bytes(content)
+
+
+def _reason(content: bytes, phrase: str | None) -> str:
+    """What Placement, Nova or the server in front of them says in its answer.
+
+    :param phrase: what stands beside the status.
+    """
     try:
-        body = json.loads(answer.content)
+        body = json.loads(content)
     except (ValueError, RecursionError):
         # Not its text, which guesses an encoding for all of a page.
-        text = answer.content[: 4 * LONGEST_REASON].decode(errors="replace")
-        return text.strip() or answer.reason or "no reason given"
+        text = content[: 4 * LONGEST_REASON].decode(errors="replace")
+        return text.strip() or phrase or "no reason given"
     errors = body.get("errors") if isinstance(body, dict) else None
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
         return str(errors[0].get("detail") or errors[0].get("title") or errors[0])

@@ -33,7 +33,9 @@ class _Adapter:
         self._answer = requests.Response()
         self._answer.status_code = int(status) if status.isdigit() and len(status) == 3 else 200
         self._answer._content = body
+        self._answer._content_consumed = True
         self._answer.headers["Content-Type"] = "application/json"
+        self.session = SimpleNamespace(timeout=30.0)
         # As a prepared request has them; its token must not get into any message.
         self._answer.request = SimpleNamespace(headers={"X-Auth-Token": "secret"})  # type: ignore[assignment]
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,16 @@ from typing import Any
 
 import pytest
 
+from tests.unit.eventually import eventually
 from tests.unit.gateway.answers import HEALTH
+from tests.unit.gateway.played_agent import PlayedAgent
 from tests.unit.gateway.test_relay import Agent
 from tests.unit.local_api.examples import events
+from tools.lab.full_pipe import FullPipe
 from tools.lab.stalls import Stalls
+from vmqos.agent.serve.api import LONGEST_WAIT
 from vmqos.daemon.unix_server import UnixServer
+from vmqos.gateway import main
 from vmqos.local_api.client import TIMEOUT, AgentClient
 from vmqos.local_api.exceptions import AgentFailed
 
@@ -58,14 +64,18 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
         systemd.settimeout(PATIENCE)
         started: list[Gateway] = []
 
-        def start(lines: str = "", program: Sequence[str] = ("-m", "vmqos.gateway.main")) -> Gateway:
+        def start(
+            lines: str = "",
+            program: Sequence[str] = ("-m", "vmqos.gateway.main"),
+            output: int = subprocess.PIPE,
+        ) -> Gateway:
             sockets = tmp_path / "agent.sock", tmp_path / "run" / "gateway.sock"
             text = f"[gateway]\nagent_socket = {sockets[0]}\nsocket = {sockets[1]}\n[http]\nport = 0\n{lines}\n"
             (tmp_path / "vmqos.conf").write_text(text, encoding="utf-8")
             process = subprocess.Popen(
                 [sys.executable, *program, "--config-file", str(tmp_path / "vmqos.conf")],
                 env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
@@ -130,6 +140,21 @@ def test_an_agent_that_hangs_does_not_keep_it_from_ending(start: Callable[[], Ga
     assert took < TIMEOUT, "other questions may wait as long as this"
 
 
+def test_who_asks_the_gateway_hears_of_an_agent_that_hangs_before_his_own_patience_ends(
+    start: Callable[..., Gateway], tmp_path: Path
+) -> None:
+    assert LONGEST_WAIT < main.AGENT_TIMEOUT < TIMEOUT
+    impatient = "import sys; from vmqos.gateway import main; main.AGENT_TIMEOUT = 0.1; sys.exit(main.main())"
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "agent.sock"))
+        hung.listen()
+        gateway = start(program=("-c", impatient))
+        assert gateway.told_systemd() == "READY=1"
+        with pytest.raises(AgentFailed, match="did not answer within"):
+            AgentClient(str(gateway.socket), program="vmqos-gateway").vms()
+        gateway.end()
+
+
 def test_a_broker_that_accepts_and_says_nothing_does_not_keep_it_from_ending_soon(
     start: Callable[[str], Gateway], tmp_path: Path
 ) -> None:
@@ -160,6 +185,62 @@ def test_a_broker_that_accepts_and_says_nothing_does_not_keep_it_from_ending_soo
         server.stop()
 
 
+@pytest.fixture
+def full() -> Iterator[FullPipe]:
+    made = FullPipe()
+    yield made
+    made.close()
+
+
+class HalfAnAgent(Agent):
+    """An agent that tells what its host has to give, and fails at everything else but its health."""
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.status = "500 Internal Server Error"
+        if environ["PATH_INFO"] != "/v1/openstack":
+            return super().__call__(environ, start_response)
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(PlayedAgent().openstack()).encode()]
+
+
+def test_it_answers_and_tells_placement_while_nothing_takes_its_log_and_the_lines_come_later(
+    start: Callable[..., Gateway], full: FullPipe, tmp_path: Path
+) -> None:
+    file = tmp_path / "of-nova" / "provider.yaml"
+    gateway = start(f"[agent]\nretry_delay_min = 0.1\n[placement]\nprovider_yaml = {file}", output=full.writing)
+    full.give_away()
+    assert gateway.told_systemd() == "READY=1"
+    server = UnixServer(
+        HalfAnAgent(), "[gateway] agent_socket", str(gateway.agent_socket), mode="600", at_once="/v1/health"
+    )
+    server.start()
+    client = AgentClient(str(gateway.socket))
+    # The thread that answers logs that the agent has no counters, and the one that tells Placement that it could not.
+    status, text = client.relay("/metrics", "")
+    assert status == 200 and b"vmqos_agent_up 0" in text
+    eventually(lambda: (client.health()["placement"] or {}).get("failures"))
+    file.parent.mkdir()
+    eventually(file.exists)
+    gateway.process.send_signal(signal.SIGTERM)
+    said = list[bytes]()
+    reader = threading.Thread(target=lambda: said.append(full.read()))
+    reader.start()
+    assert gateway.process.wait(PATIENCE) == 0
+    reader.join()
+    server.stop()
+    for words in (b"there are no metrics of the agent", f"{file} can't be told".encode(), b"stopped"):
+        assert said[0].count(words) == 1
+
+
+def test_it_ends_although_nothing_takes_its_log(start: Callable[..., Gateway], full: FullPipe) -> None:
+    gateway = start(output=full.writing)
+    full.give_away()
+    assert gateway.told_systemd() == "READY=1"
+    gateway.process.send_signal(signal.SIGTERM)
+    assert gateway.process.wait(PATIENCE) == 0
+    assert not gateway.socket.exists()
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -180,3 +261,11 @@ def test_what_is_wrong_with_the_configuration_is_said(start: Callable[[str], Gat
 def test_it_prints_its_own_name() -> None:
     command = [sys.executable, "-m", "vmqos.gateway.main", "--help"]
     assert subprocess.check_output(command, text=True, timeout=PATIENCE).startswith("usage: vmqos-gateway ")
+
+
+def test_a_log_file_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").write_text(f"[DEFAULT]\nlog_file = {tmp_path}/none/log\n")
+    command = [sys.executable, "-m", "vmqos.gateway.main", "--config-file", str(tmp_path / "vmqos.conf")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    told = f"vmqos-gateway: can't write the log to {tmp_path}/none/log ([DEFAULT] log_file, log_dir): "
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"{told}No such file or directory\n")

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.unit.eventually import eventually
 from vmqos.conf import loader
 from vmqos.openstack import exceptions
 from vmqos.openstack.service import CLOUDS_VARIABLE, LONGEST_REASON, Answer, Service
@@ -90,6 +93,76 @@ def test_a_refusal_says_what_was_asked_and_why_it_was_refused(
     assert told in str(raised.value)
     assert "GET /traits" in str(raised.value)
     assert raised.value.status == (status if status >= 400 else 0)
+
+
+def test_an_answer_that_ends_in_its_middle_is_no_matter_of_the_credentials(
+    odd: type[Odd], odd_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(self: Odd) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b'{"servers": [')
+
+    monkeypatch.setattr(odd, "do_GET", half)
+    with pytest.raises(exceptions.Unreachable):
+        odd_service.ask("GET", "/traits", "1.26")
+
+
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_a_whole_one_may_take(
+    tmp_path: Path, odd: type[Odd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes well within the timeout, which is for each of them."""
+    goes_on, began = threading.Event(), time.monotonic()
+
+    def trickle(self: Odd) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "10000")
+        self.end_headers()
+        while not goes_on.wait(0.05) and time.monotonic() < began + 30:
+            self.wfile.write(b" ")
+        self.wfile.write(b" " * 10_000)
+
+    monkeypatch.setattr(odd, "do_GET", trickle)
+    endpoint = f"http://127.0.0.1:{odd.port}"  # type: ignore[attr-defined]
+    slow = service(tmp_path, f"auth_type = admin_token\ntoken = x\nendpoint = {endpoint}\ntimeout = 1\n")
+    with pytest.raises(exceptions.Unreachable, match="not there as a whole after 4 s"):
+        slow.ask("GET", "/traits", "1.26")
+    # Each further question would leave one more thread behind.
+    with pytest.raises(exceptions.Unreachable, match="of an earlier question"):
+        slow.ask("GET", "/traits", "1.26")
+    monkeypatch.setattr(odd, "do_GET", Odd.do_GET)
+    odd.text = "{}"
+    goes_on.set()
+    eventually(lambda: _answers(slow))
+    assert time.monotonic() < began + 25
+
+
+def _answers(service: Service) -> bool:
+    try:
+        return service.ask("GET", "/traits", "1.26").status == 200
+    except exceptions.Unreachable:
+        return False
+
+
+def test_an_answer_without_an_end_is_read_to_a_bound(
+    odd: type[Odd], odd_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmqos.openstack.service.LONGEST_ANSWER", 1 << 20)
+    sent = 0
+
+    def flood(self: Odd) -> None:
+        nonlocal sent
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while sent < 1 << 30:
+                sent += self.wfile.write(b" " * (1 << 16))
+
+    monkeypatch.setattr(odd, "do_GET", flood)
+    with pytest.raises(exceptions.Refused, match=r"GET /traits.*longer than 1048576 bytes"):
+        odd_service.ask("GET", "/traits", "1.26")
+    assert sent < 1 << 26
 
 
 def test_a_status_that_is_expected_is_an_answer(odd: type[Odd], odd_service: Service) -> None:

@@ -121,6 +121,8 @@ class EventSender:
         self._position = Position()
         self._last = 0
         """The number of the last event that is known of the position's epoch."""
+        self._is_unread = False
+        """Whether the agent's events could not be read; the log, which has a bound, need not have said so."""
         self.health: contract.NotificationsHealth = {
             "where": bus.where,
             "error": None,
@@ -176,12 +178,18 @@ class EventSender:
             return
         except (LocalApiError, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
             # It may answer everything else, and an agent of another version anything.
+            self._is_unread = True
             self._note(error=f"the agent's events can't be read: {type(error).__name__}: {error}")
             self._once.log(logging.WARNING, "agent", "no events are sent: %s", self.health["error"])
             return
-        if self._once.end("agent"):
+        self._once.end("agent")
+        if self._is_unread:
+            self._is_unread = False
             self._note(error=None)
         self._note(waiting=max(0, found["last"] - (before.number if found["epoch"] == before.epoch else 0)))
+        if not before.epoch:
+            # A gateway that begins has lost none. What it can't send from here on, it has.
+            self._position = Position(found["epoch"], found["first"] - 1)
         for notification, position in to_send:
             if self._worker.ends or not self._send(notification):
                 if self._position.epoch == found["epoch"]:

@@ -140,7 +140,9 @@ class FlavorLookup:
                     entry = _Entry(one)
                     self._backoff.succeed(uuid)
                 self._entries[uuid] = entry
-            self._backoff.keep_only({_ALL, *self._entries})
+            # Where nothing is asked of Nova any more, nothing would ever say that it answers again.
+            is_asked = any(entry.extra_specs is None for entry in self._entries.values())
+            self._backoff.keep_only({*self._entries, *([_ALL] if is_asked else [])})
             self._worker.condition.notify_all()
             failure = self._backoff.get(_ALL)
             return [(entry, self._backoff.get(uuid) or failure) for uuid, entry in self._entries.items()]

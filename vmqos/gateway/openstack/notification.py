@@ -37,7 +37,7 @@ _IDS = uuid.UUID("5b0a2c1e-6d0f-4f6c-9a5e-6c1f0f0d7a11")
 class Position:
     """Which event was sent last.
 
-    :ivar epoch: the agent's run that numbered it; empty where none was sent yet.
+    :ivar epoch: the agent's run that numbered it; empty for a gateway that begins.
     :ivar number: its number; 0 where none of this run was sent yet.
     """
 

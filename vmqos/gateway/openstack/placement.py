@@ -7,7 +7,6 @@ Placement may be slow, away, or of another opinion. It is told from a thread of 
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 from dataclasses import dataclass, replace
@@ -37,8 +36,6 @@ SETTLES = 0.5
 
 WITHOUT_RESCTRL = 60.0
 """Seconds after which a host without a readable resctrl is told to have nothing to promise: it may just be mounted."""
-
-_KEY = "placement"
 
 
 class Target(Protocol):
@@ -126,7 +123,7 @@ class File:
         inventories = found.inventories
         try:
             there = provider_yaml.read(self._path)
-        except provider_yaml.NotOurs:
+        except provider_yaml.Damaged:
             return inventories
         gone = [name for name in there if name.startswith(resources.LLC_SHARED) and name not in inventories]
         inventories |= {name: Inventory(total=1, reserved=1) for name in gone}
@@ -136,16 +133,14 @@ class File:
         return inventories
 
     def _reserve(self) -> bool | None:
-        """Reserve all that the file has; whether that changed it, ``None`` where there is no such file.
+        """Reserve all that the file has; whether that changed it, ``None`` where it has nothing.
 
         nova-compute can't take away what servers hold, and Nova could not move a server away that holds more than
         ``max_unit``. What they hold is not known here: while resctrl can't be read, the agent does not tell it.
         """
-        if not os.path.exists(self._path):
-            return None
         try:
-            return provider_yaml.reserve(self._path)
-        except provider_yaml.NotOurs:
+            return provider_yaml.reserve(self._path) if provider_yaml.read(self._path) else None
+        except provider_yaml.Damaged:
             return None
 
 
@@ -175,7 +170,7 @@ class PlacementSync:
 
     :param target: where to tell it.
     :param check_interval: seconds between two looks at whether what was told is there still.
-    :param backoff: the pauses after failures.
+    :param backoff: the pauses after failures, by the hypervisor hostname.
     :ivar health: how the telling stands; replaced as a whole.
     """
 
@@ -185,7 +180,8 @@ class PlacementSync:
         self._backoff = backoff
         self._worker = Worker("placement")
         self._known: _Known | None = None
-        self._told: Capacity | None = None
+        self._told: tuple[Capacity, str | None] | None = None
+        """What was told last, and of which compute node."""
         self._check_at = 0.0
         self.health: contract.PlacementHealth = {
             "where": target.where,
@@ -288,10 +284,12 @@ class PlacementSync:
         found = self._known.due
         if found is None:
             return self._known.lost_at + WITHOUT_RESCTRL - time.monotonic()
-        failed = self._backoff.next_due()
+        # What failed under another name, or before there was one, says nothing of this one.
+        failed = self._backoff.get(self._known.hostname)
         if failed is not None:
-            return failed
-        return self._check_at - time.monotonic() if found == self._told else 0.0
+            return self._backoff.seconds_until(failed)
+        is_told = (found, self._known.hostname) == self._told
+        return self._check_at - time.monotonic() if is_told else 0.0
 
     def _settle(self) -> bool:
         """Let a change settle; whether this is the end."""
@@ -311,13 +309,13 @@ class PlacementSync:
         if error:
             if error != before["error"]:
                 LOG.warning("%s can't be told what this host can promise: %s", where, error)
-            self._backoff.fail(_KEY, Reason(Code.OTHER, error))
+            self._backoff.fail(hostname, Reason(Code.OTHER, error))
             self.health = {**before, "where": where, "error": error, "failures": before["failures"] + 1}
             return
         if before["error"]:
             LOG.info("%s could be told again what this host can promise", where)
-        self._backoff.succeed(_KEY)
-        self._told = found
+        self._backoff.keep_only(())
+        self._told = found, hostname
         self.health = {
             **before,
             "where": where,

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.eventually import eventually
 from tests.unit.gateway.openstack.test_placement import configured
 from vmqos.agent.remember.event_log import EventLog
+from vmqos.daemon import log_once
 from vmqos.daemon.backoff import Backoff
 from vmqos.gateway.openstack import event_sender
 from vmqos.gateway.openstack.event_sender import EventSender, PositionFile
@@ -173,6 +174,21 @@ def test_another_run_of_the_agent_is_told_with_what_was_not_sent_of_the_one_befo
     assert "2 or more events of its last run were not sent" in caplog.text
 
 
+def test_a_gateway_that_could_not_send_anything_yet_tells_what_it_lost(
+    agent: Agent, bus: Bus, start: Callable[[], EventSender]
+) -> None:
+    bus.error = "connection refused"
+    agent.happen("a", "b")
+    sender = start()
+    eventually(lambda: sender.health["failures"] > 1)
+    agent.log = EventLog()
+    agent.happen("c")
+    eventually(lambda: sender.health["waiting"] == 1)
+    bus.error = ""
+    eventually(lambda: bus.names == ["agent-restarted", "c"])
+    assert bus.taken[0].lost == 2
+
+
 def test_events_that_fall_out_of_the_agent_s_log_meanwhile_are_counted(
     agent: Agent, bus: Bus, start: Callable[[], EventSender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +265,20 @@ def test_an_agent_that_answers_everything_but_this_is_told(
     eventually(lambda: str(error) in (sender.health["error"] or ""))
     agent.error = None
     eventually(lambda: bus.names == ["a"] and sender.health["error"] is None)
+
+
+def test_an_agent_that_answers_again_is_no_trouble_however_often_that_was_logged(
+    agent: Agent, bus: Bus, start: Callable[[], EventSender]
+) -> None:
+    """The log has a bound, and what the metrics say has none."""
+    agent.happen("a")
+    sender = start()
+    eventually(lambda: bus.names == ["a"])
+    for _ in range(2 * log_once.BURST):
+        agent.error = AgentTimeout(socket="gateway.sock", seconds=10)
+        eventually(lambda: sender.health["error"])
+        agent.error = None
+        eventually(lambda: sender.health["error"] is None)
 
 
 def test_a_broker_that_hangs_does_not_hold_up_the_end(agent: Agent, bus: Bus, start: Callable[[], EventSender]) -> None:

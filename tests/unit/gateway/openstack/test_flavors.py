@@ -246,6 +246,18 @@ def test_a_nova_that_does_not_answer_is_asked_again_and_the_reason_is_told(
     until(lambda: not agent.wants and lookup.health["error"] is None)
 
 
+def test_a_nova_that_did_not_answer_is_no_trouble_once_it_is_asked_for_nothing(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
+) -> None:
+    nova.servers = {"a": Unreachable("nova", "refused")}
+    agent.wants = [wanted("a")]
+    until(lambda: lookup.health["error"])
+    # The VM has ended, and no other one wants anything.
+    agent.wants = []
+    exchange()
+    eventually(lambda: lookup.health == {"error": None, "waiting": 0})
+
+
 def test_an_error_is_told_once_for_each_try_and_at_once_to_an_agent_that_was_away(
     nova: Nova, agent: PlayedAgent
 ) -> None:

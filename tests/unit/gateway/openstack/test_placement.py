@@ -24,7 +24,7 @@ from vmqos.gateway.openstack import placement
 from vmqos.gateway.openstack.capacity import NOTHING, Capacity
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.openstack import provider_yaml
-from vmqos.openstack.exceptions import Unreachable
+from vmqos.openstack.exceptions import CloudError, HostnameUnknown, Unreachable
 
 HOST = Capacity(ways=9, longest=9, classes=15, traits=frozenset({L3_CAT, CMT}))
 LESS = replace(HOST, ways=6, longest=6)
@@ -210,6 +210,24 @@ def test_when_the_agent_is_back_what_was_told_is_looked_at_at_once(sync: Placeme
     assert notes.told == [HOST, HOST]
 
 
+def test_a_compute_node_that_gets_another_name_is_told_under_it_at_once(sync: PlacementSync, notes: Notes) -> None:
+    sync.offer(HOST, "node-2")
+    eventually(lambda: notes.hostnames == [NAME, "node-2"])
+
+
+def test_a_name_that_was_not_known_yet_is_used_at_once_whatever_failed_without_it(notes: Notes) -> None:
+    notes.failure = HostnameUnknown()
+    sync = PlacementSync(notes, 3600.0, Backoff(3600.0, 3600.0))
+    sync.start()
+    sync.offer(HOST, None)
+    eventually(lambda: sync.health["failures"])
+    notes.failure = None
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    assert notes.hostnames == [None, NAME]
+    sync.stop()
+
+
 def test_an_agent_that_goes_and_comes_back_while_placement_is_told_has_it_looked_at_once_more(
     make: Make, notes: Notes
 ) -> None:
@@ -379,13 +397,25 @@ def test_a_host_that_lost_resctrl_reserves_what_the_file_has_so_that_servers_can
     assert target.tell(HOST, NAME)
 
 
-@pytest.mark.parametrize("text", [None, "providers: []\n"])
+@pytest.mark.parametrize("text", [None, "", f"{provider_yaml._HEAD}providers: 3\n"])
 def test_a_host_that_never_had_anything_to_promise_gets_a_file_that_says_so(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "provider.yaml"
     if text is not None:
         path.write_text(text)
     assert placement.File(str(path)).tell(NOTHING, NAME)
     assert path.read_text() == provider_yaml.render(NOTHING.inventories)
+
+
+@pytest.mark.parametrize("told", [HOST, NOTHING], ids=["something", "nothing"])
+@pytest.mark.parametrize("content", [b"meta: {schema_version: '1.0'}\nproviders: []\n", b"\xff\xfe"])
+def test_a_file_that_no_gateway_wrote_is_left_as_it_is_and_the_error_says_what_to_do(
+    tmp_path: Path, told: Capacity, content: bytes
+) -> None:
+    path = tmp_path / "gpus.yaml"
+    path.write_bytes(content)
+    with pytest.raises(CloudError, match=r"gpus.yaml.*left as it is.*provider_yaml"):
+        placement.File(str(path)).tell(told, NAME)
+    assert path.read_bytes() == content
 
 
 def test_a_file_that_can_not_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:

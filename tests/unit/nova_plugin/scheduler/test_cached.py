@@ -79,6 +79,21 @@ def test_without_any_answer_the_failure_is_told_and_not_asked_again_at_once(orac
     assert cached.get() == 2
 
 
+def test_the_pause_after_a_failure_begins_when_the_question_has_failed() -> None:
+    """Else each of the threads that wait for the first answer asks a Placement that hangs, one after the other."""
+    oracle = Oracle()
+    oracle.works = False
+
+    def ask() -> int:
+        oracle.now += 60
+        return oracle.ask()
+
+    cached = Cached("all", ask, lambda: 10, lambda: oracle.now)
+    for _ in range(3):
+        with pytest.raises(PlacementFailed, match="failure 1"):
+            cached.get()
+
+
 def test_a_failure_and_its_end_are_logged_once_each(oracle: Oracle, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     cached = oracle.cached()

@@ -330,7 +330,7 @@ MIXED = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3", "hw:l2_cache_
         ({"hw:numa_nodes": "2", "hw:l2_cache_ways": "3"}, "as hw:cpu_policy=dedicated has it"),
         (
             {**TWO, "hw:cache_vcpus": "3-4"},
-            "hw:cache_vcpus='3-4': the flavor has 4 vCPU(s), so only numbers from 0 to 3",
+            "hw:cache_vcpus='3-4': the flavor has 4 vCPUs, so only numbers from 0 to 3",
         ),
     ],
 )

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import sqlalchemy
 from nova import objects
-from nova.compute import task_states, vm_states
+from nova.compute import power_state, task_states, vm_states
+from nova.conductor.tasks.cross_cell_migrate import TargetDBSetupTask
+from nova.db.main import models as main_models
 
 from nova_plugin.scheduler import moves, promises
 from nova_plugin.scheduler.demand import NOTHING, Amount
@@ -80,6 +85,92 @@ def test_the_source_of_a_resize_keeps_room_for_a_revert_until_the_resize_is_conf
     move.server.old_flavor = move.server.new_flavor = None
     move.is_at(status="confirmed", task=None, arrived=True)
     assert move.amounts() == [NOTHING, Amount(4, 1)]
+
+
+@pytest.fixture
+def other_cell(tmp_path: Path) -> Iterator[Cloud]:
+    """A cell with a database of its own."""
+    database = f"sqlite:///{tmp_path}/other.db"
+    engine = sqlalchemy.create_engine(database)
+    main_models.BASE.metadata.create_all(engine)
+    engine.dispose()
+    with Cloud.with_cell(database) as made:
+        yield made
+
+
+class MoveToOtherCell(Move):
+    """A resize to another cell, in whose database Nova's conductor makes a copy of the server.
+
+    :ivar copy: the server there.
+    """
+
+    def __init__(self, cloud: Cloud, other_cell: Cloud, before: dict[str, str], after: dict[str, str]) -> None:
+        super().__init__(cloud, before, after)
+        self.goes_to(other_cell.host(str(uuid4())))
+        self.server.host = self.source.host
+        self.server.save()
+        task = TargetDBSetupTask(cloud.context, self.server, self.migration, other_cell.context)
+        self.copy, self.migration_of_copy = task.execute()
+
+    def has(self, server: Any, *, shown: bool, task: str | None, vm: str = vm_states.ACTIVE) -> None:
+        """The server in one of the databases at a moment of the move."""
+        server.hidden, server.task_state, server.vm_state = not shown, task, vm
+        server.save()
+
+    def is_listed(self, stub: Any, *, arrived: bool = False) -> None:
+        """The source lists the server as nova-scheduler reads it from the database, and so does the target later."""
+        self.source.instances = {stub.uuid: stub} if stub is not None else {}
+        self.target.instances = {self.copy.uuid: self.copy} if arrived else {}
+
+    def each(self) -> list[Amount]:
+        """What is taken of the source and the target, where each is asked for alone and where both are."""
+        known = Promises(promises.read_from_cell, moving=moves.read_from_cell)
+        both = [promised.amount for promised in known.on([self.source, self.target], "")]
+        for host, found in zip((self.source, self.target), both, strict=True):
+            alone = Promises(promises.read_from_cell, moving=moves.read_from_cell)
+            assert [promised.amount for promised in alone.on([host], "")] == [found]
+        return both
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "not listed since the scheduler's start"])
+def test_a_resize_to_another_cell_takes_of_both_hosts_until_it_is_confirmed(
+    cloud: Cloud, other_cell: Cloud, is_listed: bool
+) -> None:
+    move = MoveToOtherCell(cloud, other_cell, TWO, FOUR)
+    each = [Amount(2, 1), Amount(4, 1)]
+    stub = objects.Instance(cloud.context, uuid=move.server.uuid) if is_listed else None
+    move.is_listed(stub)
+    move.has(move.server, shown=True, task=task_states.RESIZE_PREP)
+    move.has(move.copy, shown=False, task=task_states.RESIZE_PREP)
+    assert move.each() == each
+    move.migration.status, move.server.power_state = "post-migrating", power_state.SHUTDOWN
+    move.migration.save()
+    move.has(move.server, shown=True, task=task_states.RESIZE_MIGRATED)
+    move.has(move.copy, shown=False, task=task_states.RESIZE_FINISH)
+    assert move.each() == each
+    move.migration_of_copy.status, move.copy.flavor = "finished", move.copy.new_flavor
+    move.migration_of_copy.save()
+    move.has(move.copy, shown=True, task=None, vm=vm_states.RESIZED)
+    move.has(move.server, shown=False, task=task_states.RESIZE_MIGRATED)
+    move.is_listed(stub, arrived=True)
+    assert move.each() == each
+    move.server.destroy(hard_delete=True)
+    move.migration_of_copy.status = "confirmed"
+    move.migration_of_copy.save()
+    move.has(move.copy, shown=True, task=None)
+    move.is_listed(None, arrived=True)
+    assert move.each() == [NOTHING, Amount(4, 1)]
+
+
+def test_what_two_cells_tell_of_a_host_is_counted_together(cloud: Cloud) -> None:
+    told = {
+        cell: {("host", "node"): {server: moves.Move(promises.demand.taken_by(specs))}}
+        for cell, server, specs in (("a", "1", TWO), ("b", "2", FOUR))
+    }
+    known = Promises(promises.read_from_cell, moving=lambda cell: told[cell])
+    host, elsewhere = cloud.host(str(uuid4())), cloud.host(str(uuid4()))
+    host.host, host.nodename, host.cell_uuid, elsewhere.cell_uuid = "host", "node", "a", "b"
+    assert [promised.amount for promised in known.on([host, elsewhere], "")] == [Amount(6, 2), NOTHING]
 
 
 def test_a_long_live_migration_takes_of_its_target_too(cloud: Cloud) -> None:

@@ -70,6 +70,17 @@ def test_flavors_are_read_once_for_all_hosts_and_remembered(cloud: Cloud, option
     assert len(reader.asked) == 2
 
 
+def test_a_flavor_that_was_stored_without_extra_specs_promises_nothing(cloud: Cloud) -> None:
+    server = cloud.server(TWO)
+    del server.flavor.extra_specs
+    server.flavor.obj_reset_changes()
+    server.flavor = server.flavor
+    server.save()
+    stub = objects.Instance(cloud.context, uuid=server.uuid)
+    hosts = [cloud.host(NODE, one, cloud.server(THREE, stub=True)) for one in (server, stub)]
+    assert amounts(Reader().promises(), hosts) == [Amount(3, 1)] * 2
+
+
 def test_many_servers_are_read_in_batches(cloud: Cloud) -> None:
     reader = Reader()
     context = cloud.context

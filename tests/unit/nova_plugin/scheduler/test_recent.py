@@ -83,6 +83,39 @@ def test_the_filter_counts_an_evacuated_server_where_it_goes(cloud: Cloud, place
     assert not ours.host_passes(cloud.host(there.uuid), request({"hw:cache_ways": "2"}))
 
 
+def test_a_server_that_does_not_come_is_looked_for_again(
+    cloud: Cloud, placement: Placement, known: Recent, asked: Asked, clock: Clock
+) -> None:
+    """Its build failed. Nova's conductor claims on another host then, if there is one, and asks no scheduler."""
+    failed, other = placement.bare_node(), placement.bare_node()
+    server, lost, came = (claim(placement, failed) for _ in range(3))
+    for one in (server, lost, came):
+        known.note(one, TWO)
+    there = cloud.host(failed, objects.Instance(cloud.context, uuid=came))
+    assert known.by_provider("", [there]) == {failed: {server: TWO, lost: TWO, came: TWO}}
+    claim(placement, other, server=server)
+    placement.http.delete(f"/allocations/{lost}").raise_for_status()
+    placement._consumers.remove(lost)
+    clock.now = recent.ASKED_AGAIN
+    for _ in range(2):
+        assert known.by_provider("", [there]) == {failed: {came: TWO}, other: {server: TWO}}
+    assert len(asked.paths) == 5
+
+
+def test_what_a_server_took_is_free_again_when_it_has_come_and_gone(
+    cloud: Cloud, placement: Placement, rooms: Rooms
+) -> None:
+    """It was deleted or shelved, or its resize was reverted, within minutes of being placed."""
+    ours, node = CacheWaysFilter(rooms), placement.compute_node(4)
+    server = cloud.server({"hw:cache_ways": "3"})
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "3"}, server.uuid))
+    claim(placement, node, server=server.uuid)
+    placement.claimed([server.uuid])
+    for there in (cloud.host(node), cloud.host(node, objects.Instance(uuid=server.uuid)), cloud.host(node, server)):
+        assert not ours.host_passes(there, request({"hw:cache_ways": "2"}))
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"}))
+
+
 def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_for_it(
     placement: Placement, known: Recent, asked: Asked, clock: Clock
 ) -> None:
