@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Plan, PromiseState, Request, caches
+from vmqos.allocation import Allocation, Plan, PromiseState, Request, caches
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.reason import Code, Reason
@@ -243,15 +243,16 @@ def leaves_its_place(request: FlavorRequest) -> bool:
 
 
 def kept_place(request: FlavorRequest, tried: Request) -> Request | None:
-    """What keeps the class of a VM as it is while ways of its own are tried on the VM; ``None`` of any other VM; pure.
+    """What keeps the class of a VM as it is while the VM has left it for a trial; ``None`` of any other VM; pure.
 
-    The class keeps its CLOSID, and the pool as many ways as the class may fill. So a VM that comes meanwhile can't take
-    what this one needs to be back in its class.
+    A VM leaves its class for ways of its own, or for the class with the limit that is tried. The class keeps its
+    CLOSID, and the pool as many ways as the class may fill. So a VM that comes meanwhile can't take what this one needs
+    to be back in its class.
 
     :param tried: what the planner is asked for this VM.
     """
     asked = request.asked
-    if asked is None or not tries_ways(request):
+    if asked is None or not request.trial:
         return None
     is_limit_alone = not asked.l3_ways and asked.l2_ways is None and asked.bandwidth_percent is not None
     if asked.policy is not CachePolicy.SHARED and not is_limit_alone:
@@ -269,9 +270,16 @@ def what_others_lose(found: Plan, without: Plan, uuid: str) -> str:
         given = found.allocations.get(other)
         if other == uuid or given is None or given.state is PromiseState.KEPT:
             continue
-        if given.state is not before.state or given.reason.code is not before.reason.code:
+        is_alike = given.state is before.state and given.reason.code is before.reason.code
+        if not is_alike or _has_fewer(given, before):
             return f"VM {other} would have less for it: {given.reason.text}"
     return ""
+
+
+def _has_fewer(given: Allocation, before: Allocation) -> bool:
+    """Whether there are fewer ways on any cache."""
+    now = given.masks
+    return any(cache not in now or now[cache].count < mask.count for cache, mask in before.masks.items())
 
 
 class TrialRefused(Exception):
@@ -375,7 +383,7 @@ class Trials:
             self._in_force = record is not None and is_in_force(record, trial)
             if record is None or record.observed.vm.process != trial.process:
                 self._end("the VM has ended")
-            elif given_up is not None and trial.goes_on_from(given_up[0]):
+            elif given_up is not None and (trial == given_up[0] or trial.goes_on_from(given_up[0])):
                 self._end(given_up[1])
             elif trial.ways is None and (lacking := sorted(without_closid(snapshot) - trial.waiting)):
                 self._end(f"VM {lacking[0]} needs a class of service (CLOSID)")

@@ -42,7 +42,7 @@ class TooFewWays(BenchError):
     """The default group can't lend that many ways."""
 
     msg_fmt = (
-        "the experiment needs {wanted} neighbouring way(s) of L3 cache {cache} that no group but the default group "
+        "the experiment needs {wanted} of L3 cache {cache} that no group but the default group "
         "holds, at one end of its mask so that it keeps {floor} or more; it can lend {most}. Reserved ways are not "
         "lent, and I/O ways only with [allocation] use_shareable_ways. {found}"
     )

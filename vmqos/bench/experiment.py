@@ -113,7 +113,8 @@ def _check_group(filesystem: Filesystem, loan: Loan, tids: frozenset[int]) -> No
     except resctrl_exceptions.Vanished as error:
         raise exceptions.Disturbed(group=loan.group, problem="it was removed") from error
     if lost:
-        raise exceptions.Disturbed(group=loan.group, problem=f"{len(lost)} task(s) were taken out")
+        what = "1 task was" if len(lost) == 1 else f"{len(lost)} tasks were"
+        raise exceptions.Disturbed(group=loan.group, problem=f"{what} taken out")
     for group in found:
         for resource in ("L3", "L3CODE", "L3DATA"):
             mask = group.masks(resource).get(loan.cache)

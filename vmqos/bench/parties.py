@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from vmqos.bench import exceptions, processes, vms
@@ -264,25 +264,33 @@ class Streams:
 class VmNeighbor:
     """A VM of the operator's that is noisy by itself; while it is to be quiet, it is paused.
 
+    A VM that others have paused is not resumed: to let it run is their decision.
+
     :param uri: libvirt's connection URI.
     :param vm: the VM, which runs.
-    :raises vmqos.bench.exceptions.VmNotRunning: if it does not.
+    :param tell: tells the guardian whether the VM is paused here.
+    :raises vmqos.bench.exceptions.VmNotRunning: if it does not run.
     """
 
-    def __init__(self, uri: str, vm: VirtualMachine) -> None:
+    def __init__(self, uri: str, vm: VirtualMachine, tell: Callable[[bool], None]) -> None:
         if not vms.is_running(uri, vm.uuid):
             raise exceptions.VmNotRunning(name=vm.name)
         self.name = f"VM {vm.name}"
         self._uri = uri
         self._vm = vm
+        self._tell = tell
+        self._is_paused = False
 
     def hush(self) -> None:
         """Pause it."""
+        # The guardian first: this process may be killed right after the VM is paused.
+        self._tell(True)
+        self._is_paused = True
         vms.pause(self._uri, self._vm.uuid)
 
     def disturb(self, filesystem: Filesystem) -> None:
         """Let it run."""
-        vms.resume(self._uri, self._vm.uuid)
+        self.end()
 
     def check(self) -> None:
         """See that it runs."""
@@ -290,8 +298,11 @@ class VmNeighbor:
             raise exceptions.VmNotRunning(name=self._vm.name)
 
     def end(self) -> None:
-        """Let it run."""
-        vms.resume(self._uri, self._vm.uuid)
+        """Let it run, if it was paused here."""
+        if self._is_paused:
+            vms.resume(self._uri, self._vm.uuid)
+            self._is_paused = False
+            self._tell(False)
 
 
 def noise(wanted: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -35,13 +35,13 @@ def run(host: Host, setting: Setting, command: str, effort: Effort, report: Repo
     :raises vmqos.bench.exceptions.BenchError: if it can't be made, or says nothing.
     :raises vmqos.resctrl.exceptions.ResctrlError: if the kernel refuses something.
     """
-    paused = (host.libvirt_uri, setting.neighbor_vm.uuid) if setting.neighbor_vm else ()
+    vm = (host.libvirt_uri, setting.neighbor_vm.uuid) if setting.neighbor_vm else ()
     with (
         _signals_raise(),
-        guardian.watching(setting.filesystem.root, host.lock_timeout, paused),
+        guardian.watching(setting.filesystem.root, host.lock_timeout, vm) as tell,
         contextlib.ExitStack() as ends,
     ):
-        neighbor = _neighbor(host, setting)
+        neighbor = _neighbor(host, setting, tell)
         ends.callback(neighbor.end)
         victim = _victim(setting, command)
         ends.callback(victim.end)
@@ -56,9 +56,9 @@ def _victim(setting: Setting, command: str) -> Victim:
     return Program(setting.place, command) if command else Chaser(setting.place, setting.working_set)
 
 
-def _neighbor(host: Host, setting: Setting) -> Neighbor:
+def _neighbor(host: Host, setting: Setting, tell: Callable[[bool], None]) -> Neighbor:
     if setting.neighbor_vm is not None:
-        return VmNeighbor(host.libvirt_uri, setting.neighbor_vm)
+        return VmNeighbor(host.libvirt_uri, setting.neighbor_vm, tell)
     return Streams(setting.noise, setting.place)
 
 

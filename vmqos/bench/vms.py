@@ -75,9 +75,13 @@ def resume(uri: str, uuid: str) -> None:
     """
     import libvirt
 
-    with _domain(uri, uuid) as domain:
-        if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
-            domain.resume()
+    try:
+        with _domain(uri, uuid) as domain:
+            if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+                domain.resume()
+    except exceptions.LoadFailed as error:
+        if not _is_of_no_vm(error.__cause__):
+            raise
 
 
 def is_running(uri: str, uuid: str) -> bool:
@@ -89,6 +93,13 @@ def is_running(uri: str, uuid: str) -> bool:
 
     with _domain(uri, uuid) as domain:
         return bool(domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING)
+
+
+def _is_of_no_vm(error: BaseException | None) -> bool:
+    """Whether libvirt has no such VM."""
+    import libvirt
+
+    return isinstance(error, libvirt.libvirtError) and bool(error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN)
 
 
 @contextlib.contextmanager

@@ -110,7 +110,8 @@ def choose(
         if cache in group.masks(resource.name)
     )
     floor = max(policy.floor, 1)
-    raise exceptions.TooFewWays(wanted=sizes[-1], cache=cache, floor=floor, most=lendable, found=f"Masks: {holders}")
+    needed = "1 way" if sizes[-1] == 1 else f"{sizes[-1]} neighbouring ways"
+    raise exceptions.TooFewWays(wanted=needed, cache=cache, floor=floor, most=lendable, found=f"Masks: {holders}")
 
 
 def _find(

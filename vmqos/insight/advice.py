@@ -20,7 +20,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from vmqos.insight.model import Cause, Host, LimitedIn, Promise, Vm
+from vmqos.insight.model import Cause, Host, LimitedIn, PercentSteps, Promise, Vm
 
 CAP_WAYS = 2
 """Ways for all who are capped together: the fewest that every cache can give."""
@@ -29,10 +29,6 @@ LIMIT = 30
 does not say what its memory gives; there it is percent of what the neighbour moves."""
 CORE = 10e9
 """Bytes a second that a core without a limit moves at most, as the kernel's documentation reckons in the same place."""
-STEP_PERCENT = 10
-"""A limit in per cent is a multiple of it, as on most processors."""
-LOWEST_PERCENT = 10
-"""A lower limit of memory bandwidth is not advised: most processors have none."""
 LOWEST_MBPS = 250
 STEP_MBPS = 125
 """A limit in MB/s is a multiple of it: AMD's processors limit in such steps."""
@@ -61,7 +57,7 @@ def against(cause: Cause, host: Host, neighbour: Vm, moves: float, room: float) 
     """
     promise = neighbour.promise
     if cause is Cause.BANDWIDTH:
-        return _limit(host.limited_in, neighbour, moves, room)
+        return _limit(host, neighbour, moves, room)
     if _is_capped(promise):
         why = (
             f"the neighbour's flavor has a cap already ({_cap(promise)}); ways of its own protect the victim: 'vmqos "
@@ -90,17 +86,19 @@ def for_more(vm: Vm, ways: int, there: int) -> Advice:
     return Advice(f"{_flavor_set(vm)} --cache-ways {ways}" if ways < there else "")
 
 
-def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float, room: float) -> Advice:
+def _limit(host: Host, neighbour: Vm, moves: float, room: float) -> Advice:
     because: tuple[str, ...] = ()
-    match limited_in:
+    match host.limited_in:
         case LimitedIn.PERCENT:
-            limit, because = _percent(neighbour.vcpus, room)
+            steps = host.percent_steps or PercentSteps()
+            limit, because = _percent(neighbour.vcpus, room, steps)
             if not limit:
                 return Advice(because=because)
-            option, lowest, unit = "--bandwidth-percent", LOWEST_PERCENT, "%"
+            option, lowest, step, unit = "--bandwidth-percent", steps.least, steps.gran, "%"
             has, other_unit = neighbour.promise.percent, neighbour.promise.mbps and "MB/s"
         case LimitedIn.MBPS:
-            option, limit, lowest, unit = "--bandwidth-mbps", _mbps(moves), LOWEST_MBPS, "MB/s"
+            option, lowest, step, unit = "--bandwidth-mbps", LOWEST_MBPS, STEP_MBPS, "MB/s"
+            limit = _mbps(moves)
             has, other_unit = neighbour.promise.mbps, neighbour.promise.percent and "per cent"
         case LimitedIn.NOTHING:
             why = "this host can't limit memory bandwidth: to move one of the two VMs to another host ends it"
@@ -119,19 +117,20 @@ def _limit(limited_in: LimitedIn, neighbour: Vm, moves: float, room: float) -> A
         return Advice(because=(why,))
     if not 0 < has <= limit:
         return Advice(f"{_flavor_set(neighbour)} {option} {limit}", because)
-    lower = max(lowest, has // 2)
+    lower = max(lowest, _rounded_up(has // 2, step))
     command = f"{_flavor_set(neighbour)} {option} {lower}" if lower < has else ""
     return Advice(command, (f"the neighbour's flavor has a limit already ({has} {unit})",))
 
 
-def _percent(vcpus: int, room: float) -> tuple[int, tuple[str, ...]]:
+def _percent(vcpus: int, room: float, steps: PercentSteps) -> tuple[int, tuple[str, ...]]:
     """The limit for a VM of so many vCPUs, and why it is less than usual; 0 where the lowest one does not help either.
 
     :param vcpus: 0 where their number is not known: then it is the usual one.
     """
-    if not vcpus or vcpus * CORE * LIMIT / 100 <= room:
-        return LIMIT, ()
-    limit = STEP_PERCENT * int(100 * room / (vcpus * CORE) / STEP_PERCENT)
+    usual = max(steps.least, LIMIT // steps.gran * steps.gran)
+    if not vcpus or vcpus * CORE * usual / 100 <= room:
+        return usual, ()
+    limit = steps.gran * int(100 * room / (vcpus * CORE) / steps.gran)
     reckoned = f"a core without a limit moves up to {CORE / 1e9:.0f} GB/s, as the kernel's documentation reckons"
     of_each = f"a limit in per cent is one of each vCPU, and {reckoned}"
 
@@ -139,10 +138,15 @@ def _percent(vcpus: int, room: float) -> tuple[int, tuple[str, ...]]:
         return f"with {percent} % the neighbour's {vcpus} could still move {vcpus * CORE * percent / 100e9:.0f} GB/s"
 
     fits = f"where there is room for {room / 1e9:.0f} GB/s"
-    if limit >= LOWEST_PERCENT:
-        return limit, (f"{of_each}: {all_move(LIMIT)}, {fits}",)
+    if limit >= steps.least:
+        return limit, (f"{of_each}: {all_move(usual)}, {fits}",)
     moving = "to move one of the two VMs to another host ends it, and so does a limit in MB/s on a host that has these"
-    return 0, (f"{of_each}: {all_move(LOWEST_PERCENT)}, {fits}; {moving}",)
+    return 0, (f"{of_each}: {all_move(steps.least)}, {fits}; {moving}",)
+
+
+def _rounded_up(limit: int, step: int) -> int:
+    """What the kernel keeps of a limit (``bw_validate`` in its resctrl)."""
+    return -(-limit // step) * step
 
 
 def _mbps(moves: float) -> int:

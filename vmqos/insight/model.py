@@ -98,12 +98,25 @@ class LimitedIn(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PercentSteps:
+    """The percentages to which a host can limit memory bandwidth; those of most processors, unless given.
+
+    :ivar gran: they are multiples of it, 1 to 100; the kernel rounds up.
+    :ivar least: the lowest, 1 to 100.
+    """
+
+    gran: int = 10
+    least: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """What is known of the host.
 
     :ivar memory_seconds: how long a line from memory takes while the memory is idle. Servers of the 2020s: 80 to 130
         ns.
     :ivar memory_cycles: the same in cycles.
+    :ivar percent_steps: ``None`` where they are not known, or it does not limit in per cent.
     """
 
     caches: Mapping[int, Cache]
@@ -111,6 +124,7 @@ class Host:
     memory_seconds: float = 100e-9
     memory_cycles: float = 250.0
     limited_in: LimitedIn = LimitedIn.UNKNOWN
+    percent_steps: PercentSteps | None = None
 
 
 class Use(enum.StrEnum):

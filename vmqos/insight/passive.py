@@ -74,6 +74,8 @@ def passive(samples: Sequence[Sample], ways: int, way_bytes: float) -> Passive:
     rows = [(one, _held(one) / way_bytes) for one in samples if one.occupancy]
     held = [has for _, has in rows]
     least, most = min(held, default=0.0), max(held, default=0.0)
+    if len(rows) >= FEWEST and all(one.counts is None for one, _ in rows):
+        return Passive({}, {}, least, most, "nothing counts its misses of the L3")
     counted = [
         (has, one.counts)
         for (_, before), (one, has) in pairwise(rows)

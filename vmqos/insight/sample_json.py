@@ -12,8 +12,9 @@ from vmqos.insight.model import Host, LimitedIn, Promise, Sample, Vm
 def plain_host(host: Host) -> dict[str, Any]:
     """What is known of the host; masks are hexadecimal.
 
-    What it limits bandwidth in, and how many vCPUs a VM has, is left out if it is not known.
+    What it limits bandwidth in and in which steps, and how many vCPUs a VM has, is left out if it is not known.
     """
+    steps = host.percent_steps
     is_known = host.limited_in is not LimitedIn.UNKNOWN
     return {
         "caches": {
@@ -24,6 +25,7 @@ def plain_host(host: Host) -> dict[str, Any]:
         "memory_seconds": host.memory_seconds,
         "memory_cycles": host.memory_cycles,
         **({"bandwidth_unit": host.limited_in.value} if is_known else {}),
+        **({"bandwidth_gran": steps.gran, "min_bandwidth": steps.least} if steps is not None else {}),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
@@ -31,6 +32,7 @@ class Series:
     :ivar references: for an instruction: the mark by which one phase of a program is told from another, for no
         neighbour changes it.
     :ivar misses: for an instruction.
+    :ivar begins: the index of the first sample at which the VM was there.
     """
 
     held: Mapping[int, Sequence[float]]
@@ -38,6 +40,7 @@ class Series:
     cycles: Sequence[float]
     references: Sequence[float]
     misses: Sequence[float]
+    begins: int = 0
 
     def held_on(self, caches: Iterable[int]) -> list[float]:
         """Bytes held on some caches together."""
@@ -111,6 +114,7 @@ def of_columns(
         cycles,
         references,
         misses,
+        first,
     )
 
 
@@ -120,6 +124,9 @@ def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
     first = samples[0].time if samples else math.inf
     rows = [at.get(time) for time in times]
     caches = sorted({cache for sample in samples for cache in sample.occupancy})
+    cycles, references, misses = (
+        [_for_an_instruction(row, name) for row in rows] for name in ("cycles", "references", "misses")
+    )
     return Series(
         {
             cache: [
@@ -136,7 +143,10 @@ def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
             (0.0 if time < first else math.nan) if row is None else math.nan if row.bandwidth is None else row.bandwidth
             for time, row in zip(times, rows, strict=True)
         ],
-        *([_for_an_instruction(row, name) for row in rows] for name in ("cycles", "references", "misses")),
+        cycles,
+        references,
+        misses,
+        bisect_left(times, first),
     )
 
 

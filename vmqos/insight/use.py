@@ -47,7 +47,8 @@ def use(host: Host, vm: str, series: Series) -> VmVerdict:
     room = sum(way_bytes[cache] * mask.bit_count() for cache, mask in facts.masks.items())
     fills = max(way_bytes.values(), default=0)
     held = series.held_on(facts.masks)
-    holds, traffic = middle(held[-LATELY:]), middle(series.bandwidth[-LATELY:])
+    lately = max(series.begins, len(held) - LATELY)
+    holds, traffic = middle(held[lately:]), middle(series.bandwidth[lately:])
     references, missed = middle(series.references[-LATELY:]), middle(series.misses[-LATELY:])
     if math.isnan(holds):
         return VmVerdict(vm, Use.UNKNOWN, 0.0, ("what it holds is not counted here",))

@@ -44,19 +44,27 @@ class RegionTooLarge(LockError):
     """More than the kernel locks in one piece."""
 
     msg_fmt = (
-        "the kernel locks 4194304 bytes at most; {size} bytes would be {ways} way(s) of {way_size} bytes each, "
-        "{real} bytes. Ask for {allowed} bytes or less"
+        "the kernel locks 4194304 bytes at most; {size} bytes would be {real} bytes in whole ways of {way_size} bytes. "
+        "Ask for {allowed} bytes or less"
     )
 
 
 class NoWaysToLock(LockError):
-    """No neighbouring ways are free that are enough."""
+    """No neighbouring ways are free that are enough.
+
+    :param ways: how many are needed; ``possible``: how many there are, ``way_size``: bytes of each.
+    """
 
     msg_fmt = (
-        "no {ways} neighbouring way(s) of {cache} are free to be locked ({size} bytes, {way_size} bytes a way): "
-        "{most}. VMs' own ways, other groups', reserved ones and I/O ways are not taken, and the default group keeps "
-        "{floor}"
+        "{none} free to be locked ({size} bytes, {way_size} bytes a way): {most}. VMs' own ways, other groups', "
+        "reserved ones and I/O ways are not taken, and the default group keeps {floor}"
     )
+
+    def __init__(self, *, ways: int, possible: int, cache: str, way_size: int, **values: object) -> None:
+        none = f"no way of {cache} is" if ways == 1 else f"no {ways} neighbouring ways of {cache} are"
+        at_most = "at most 1 way is" if possible == 1 else f"at most {possible} ways are"
+        most = f"{at_most}, {possible * way_size} bytes" if possible else "none is"
+        super().__init__(none=none, most=most, way_size=way_size, **values)
 
 
 class AnotherRegion(LockError):
@@ -71,7 +79,7 @@ class AnotherRegion(LockError):
 class LockExists(LockError):
     """The name is taken."""
 
-    msg_fmt = "there is a lock {name} already: 'vmqos lock show {name}' tells what it is"
+    msg_fmt = "there is a lock '{name}' already: 'vmqos lock show {name}' tells what it is"
 
 
 class NotLocked(LockError):
@@ -83,7 +91,7 @@ class NotLocked(LockError):
 class NoSuchLock(LockError):
     """There is no lock of that name."""
 
-    msg_fmt = "there is no lock {name}; there are: {known}"
+    msg_fmt = "there is no lock '{name}'; there are: {known}"
 
 
 class ForeignLock(LockError):

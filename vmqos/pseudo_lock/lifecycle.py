@@ -161,15 +161,14 @@ def _plan(filesystem: Filesystem, host: Host, wanted: Wanted) -> tuple[Choice, d
     ways = max(-(-wanted.size // way), cache.min_cbm_bits, 1)
     if ways * way > pseudo_lock.MOST_BYTES:
         raise exceptions.RegionTooLarge(
-            size=wanted.size, ways=ways, way_size=way, real=ways * way, allowed=pseudo_lock.MOST_BYTES // way * way
+            size=wanted.size, way_size=way, real=ways * way, allowed=pseudo_lock.MOST_BYTES // way * way
         )
     holders = _holders(filesystem, host, cache, wanted.cache_id, before)
     choice = choose(cache, holders, ways, host.floor)
     if choice is None:
         possible = min(most(cache, holders, host.floor), pseudo_lock.MOST_BYTES // way)
-        allowed = f"at most {possible} way(s) are, {possible * way} bytes" if possible else "none is"
         raise exceptions.NoWaysToLock(
-            ways=ways, cache=wanted.cache, size=wanted.size, way_size=way, most=allowed, floor=host.floor
+            ways=ways, possible=possible, cache=wanted.cache, size=wanted.size, way_size=way, floor=host.floor
         )
     return choice, before
 

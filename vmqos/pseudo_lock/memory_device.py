@@ -81,9 +81,19 @@ def look(connection: Any, uuid: str) -> Vm | None:
 
 
 def having(connection: Any, path: str) -> list[Vm]:
-    """The VMs that have that memory in their definition."""
-    vms = map(_vm, connection.listAllDomains())
-    return [vm for vm in vms if shared_memory.has_memory(vm.xml, path)]
+    """The VMs that have that memory in their definition; one that ends meanwhile has none."""
+    found = []
+    for domain in connection.listAllDomains():
+        try:
+            vm = _vm(domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            continue
+        # What has not its path in it need not be XML that can be read.
+        if path in vm.xml and shared_memory.has_memory(vm.xml, path):
+            found.append(vm)
+    return found
 
 
 def give(connection: Any, vm: Vm, memory: SharedMemory, pins: Pins, now: Pins | None) -> None:

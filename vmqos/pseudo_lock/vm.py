@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,8 +14,13 @@ from vmqos.pseudo_lock.memory_device import Vm
 from vmqos.pseudo_lock.regions import Host, Lock
 from vmqos.pseudo_lock.shared_memory import Pins, SharedMemory
 from vmqos.resctrl import mount, pseudo_lock
+from vmqos.resctrl.exceptions import ResctrlError
 
 PAGE = 4096
+
+LET_GO, LOOK = 5.0, 0.1
+"""Seconds that QEMU may take to unmap a region after ``object-del``, and from one look to the next: its thread for RCU
+does that, some 60 ms later."""
 
 __all__ = ["Given", "HypervisorError", "create", "take"]
 
@@ -70,12 +76,29 @@ def create(host: Host, wanted: Wanted, uri: str, uuid: str, next_start: bool) ->
         try:
             memory_device.let_open(connection, vm, lock.device)
             memory_device.give(connection, vm, memory, pins, pins_now)
-        except BaseException:
-            lifecycle.remove(host, wanted.name)
+        except BaseException as error:
+            _take_back(host, wanted.name, error)
             raise
     vcpus = {number: shared_memory.cpu_list(allowed) for number, allowed in pins.vcpus.items()}
     emulator = shared_memory.cpu_list(pins.emulator)
     return Given(lock, vm.uuid, vm.name, pins_now is not None, emulator, vcpus, memory.arguments)
+
+
+def _take_back(host: Host, name: str, error: BaseException) -> None:
+    """Remove a lock once QEMU has let the region go.
+
+    :param error: why the VM was not given it.
+    :raises vmqos.pseudo_lock.exceptions.NotTakenBack: if QEMU has not, or the kernel refuses.
+    """
+    until = time.monotonic() + LET_GO
+    while True:
+        try:
+            lifecycle.remove(host, name)
+            return
+        except (exceptions.LockInUse, ResctrlError) as problem:
+            if time.monotonic() >= until or isinstance(problem, ResctrlError):
+                raise exceptions.NotTakenBack(error=error, problem=problem, name=name) from error
+        time.sleep(LOOK)
 
 
 def take(uri: str, lock: Lock) -> list[str]:

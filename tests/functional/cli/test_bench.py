@@ -224,7 +224,7 @@ def test_a_second_one_at_a_time_is_refused(make_agent: MakeAgent) -> None:
 def test_what_can_not_be_is_refused_before_anything_is_measured(make_agent: MakeAgent, simulator: Simulator) -> None:
     agent = make_agent()
     cases = {
-        ("--ways", "10"): "the experiment needs 10 neighbouring way(s) of L3 cache 0",
+        ("--ways", "10"): "the experiment needs 10 neighbouring ways of L3 cache 0",
         ("--cache", "7"): "there is no L3 cache with the id 7; there are: 0, 1",
         ("--vm", "web-1"): "a VM is measured by a --command",
         ("--vm", "web-1", "--command", "true"): "no running VM has the UUID or name 'web-1'",
@@ -303,3 +303,11 @@ def test_a_vm_is_measured_by_a_command_and_another_one_is_paused_meanwhile(
     connection = libvirt_host.connection()
     assert connection.lookupByUUIDString(neighbor.uuid).isActive()
     assert connection.lookupByUUIDString(neighbor.uuid).state()[0] == 1
+
+
+def test_a_vm_that_is_paused_already_makes_no_noise_and_stays_paused(make_agent: MakeAgent, make_vm: MakeVm) -> None:
+    victim, neighbor = make_vm(cpuset="0"), make_vm(cpuset="1")
+    neighbor.domain.suspend()
+    done = bench(make_agent(), "--vm", victim.uuid, "--command", "true", "--neighbor-vm", neighbor.uuid)
+    assert done.returncode == 1 and "does not run (it is paused or shut off)" in done.stderr
+    assert neighbor.domain.state()[0] == 3, "paused"

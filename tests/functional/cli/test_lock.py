@@ -136,7 +136,7 @@ def test_a_bad_name_and_one_that_is_taken_are_refused(host: Agent, tree: Tree) -
     assert "up to 32 letters" in refusal(host, "lock", "create", "a/b", *TABLE[3:])
     read(host, *TABLE)
     before = state(tree.root)
-    assert "there is a lock table already" in refusal(host, *TABLE)
+    assert "there is a lock 'table' already" in refusal(host, *TABLE)
     told = refusal(host, "lock", "create", "second", *TABLE[3:])
     assert "table on L3:0" in told and "one in each hierarchy" in told
     assert state(tree.root) == before
@@ -170,7 +170,7 @@ def test_ways_of_others_reserved_ones_and_the_floor_are_kept(make_agent: MakeAge
     (tree.root / "foreign/schemata").write_text("L3:0=ffff0\n")
     before = state(tree.root)
     told = refusal(host, "lock", "create", "a", "--cache", "L3:0", "--size", str(3 * WAY))
-    assert f"at most 2 way(s) are, {2 * WAY} bytes" in told
+    assert f"at most 2 ways are, {2 * WAY} bytes" in told
     assert state(tree.root) == before
 
 

@@ -114,6 +114,7 @@ def test_where_the_kernel_refuses_nothing_is_left_behind_and_its_reason_is_told(
     assert masks(root) == before
 
 
+@pytest.mark.long
 @pytest.mark.feature("lock", kept=False)
 @pytest.mark.guest(machines=("cascade-lake",))
 def test_another_processor_says_that_it_can_not_and_nothing_is_written(

@@ -144,6 +144,31 @@ def test_a_trial_is_given_up_by_an_agent_that_ends(host: Host) -> None:
     assert layout_of(host) == before
 
 
+def test_an_agent_that_ends_while_another_program_has_the_lock_gives_a_trial_up_once_it_has_it(host: Host) -> None:
+    vm = settled_with(host, {})
+    before = layout_of(host)
+    with host.running():
+        eventually(lambda: host.agent.health.passes > 3)
+        try_a_limit(host, vm)
+        eventually(lambda: seen(lambda: limits_on(host, vm)) == {"20"})
+        with host.locked():
+            host.agent.stop()
+            eventually(lambda: host.agent.trials._is_closed and host.agent.health.resctrl_error)
+    assert layout_of(host) == before
+
+
+def test_an_agent_that_ends_right_after_a_trial_was_given_back_puts_everything_back(host: Host) -> None:
+    vm = settled_with(host, {})
+    before = layout_of(host)
+    try_a_limit(host, vm)
+    host.settle()
+    assert limits_on(host, vm) == {"20"}
+    host.agent.trials.end("key")
+    host.agent.stop()
+    host.agent.run()
+    assert layout_of(host) == before
+
+
 @pytest.mark.parametrize("specs", [{}, TWO, CAP], ids=["nothing promised", "ways of its own", "in a class"])
 def test_an_agent_that_is_started_anew_knows_no_trial_and_puts_everything_back(
     host: Host, specs: dict[str, str]
@@ -213,6 +238,22 @@ def test_a_trial_gives_the_last_closid_to_a_vm_that_is_promised_ways(host: Host)
         host.agent.trials.renew("key")
 
 
+def test_the_class_of_a_vm_that_is_limited_alone_of_it_is_kept_for_it(host: Host) -> None:
+    vm = settled_with(host, CAP)
+    fill(host, leave=1)
+    before, last = layout_of(host).keys(), host.agent.events.after(0)["last"]
+    try_a_limit(host, vm)
+    host.settle()
+    assert limits_on(host, vm) == {"20"} and layout_of(host).keys() == {*before, "vmqos.shared-ways2-mb20"}
+    newcomer = host.serve({"hw:cache_ways": "1"})
+    assert host.state(newcomer) is PromiseState.KEPT
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} needs a class of service"):
+        host.agent.trials.renew("key")
+    assert limits_on(host, vm) == {"100"} and layout_of(host).keys() == {*before, f"vmqos.{newcomer}"}
+    told = [one["state"] for one in host.agent.events.after(last)["events"] if one["uuid"] == vm]
+    assert told == ["kept", "kept"], "its promise was kept all the time"
+
+
 # A trial of ways.
 
 
@@ -249,6 +290,7 @@ def counts_of(host: Host, vm: str) -> set[int]:
 def test_ways_are_tried_one_after_the_other_and_are_free_again_when_the_trial_is_over(host: Host) -> None:
     vm, other, free = fit(host)
     told, of_other, before = host.agent.snapshot.vms[vm], host.agent.snapshot.vms[other].allocation, layout_of(host)
+    last = host.agent.events.after(0)["last"]
     for ways in range(2, 3 + free):
         try_ways(host, vm, ways)
         host.settle()
@@ -271,9 +313,9 @@ def test_ways_are_tried_one_after_the_other_and_are_free_again_when_the_trial_is
         told.allocation.since,
     )
     assert host.agent.snapshot.vms[other].allocation.since == of_other.since
-    events = [one for one in host.agent.events.after(0)["events"] if one["uuid"] == vm]
+    events = [one for one in host.agent.events.after(last)["events"] if one["uuid"] == vm]
     # One when it begins, whatever its steps, and one when it is over.
-    assert [(one["state"], one["reason_code"]) for one in events[1:]] == [("kept", "trial"), ("kept", "")]
+    assert [(one["state"], one["reason_code"]) for one in events] == [("kept", "trial"), ("kept", "")]
 
 
 def test_ways_of_which_nobody_hears_any_more_are_free_again_by_themselves(
@@ -580,3 +622,54 @@ def test_a_vm_with_ways_of_its_own_is_not_confined(host: Host) -> None:
         trials.begin(host.agent, "key", vm, CacheRequest(ways=2), confine=True)
     host.settle()
     assert layout_of(host) == before
+
+
+@NO_OWN
+@pytest.mark.usefixtures("long_lease")
+def test_a_newcomer_has_at_once_what_it_is_promised_and_the_vm_that_was_confined_for_it_is_where_it_was(
+    host: Host, specs: dict[str, str], least: int
+) -> None:
+    vm, _, _ = beside_one_alike(host, specs)
+    where, free = host.agent.snapshot.vms[vm].allocation.group, free_on(host)
+    trials.begin(host.agent, "key", vm, CacheRequest(ways=least), confine=True)
+    host.settle()
+    assert counts_of(host, vm) == {least}
+    newcomer = host.serve({"hw:cache_ways": str(free)})
+    assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
+    assert host.agent.snapshot.vms[vm].allocation.group == where
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
+        host.agent.trials.renew("key")
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_newcomer_whose_class_can_not_be_whole_has_as_much_of_it_as_without_a_trial(host: Host) -> None:
+    vm, _, free = fit(host)
+    try_ways(host, vm, 2 + free)
+    host.settle()
+    assert counts_of(host, vm) == {2 + free}
+    # More than there is, with or without the trial.
+    newcomer = host.serve({"hw:cache_ways": str(free + 4), **SHARE})
+    assert host.state(newcomer) is PromiseState.DEGRADED and min(counts_of(host, newcomer)) >= free
+    assert counts_of(host, vm) == {2}
+    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it: has 2 of"):
+        host.agent.trials.renew("key")
+
+
+@pytest.mark.parametrize(
+    "wants", [CacheRequest(ways=4), CacheRequest(bandwidth_percent=20)], ids=["ways", "a limit of bandwidth"]
+)
+@pytest.mark.usefixtures("long_lease")
+def test_a_trial_is_over_once_resctrl_is_mounted_anew(host: Host, wants: CacheRequest) -> None:
+    vm, _, _ = fit(host)
+    before = layout_of(host).keys()
+    trials.begin(host.agent, "key", vm, wants)
+    host.settle()
+    found = host.agent.trials.state()
+    assert found is not None and found[1], "it is in force"
+    host.resctrl.mount_anew()
+    host.settle()
+    with pytest.raises(TrialRefused, match="this trial is over: resctrl was mounted anew"):
+        host.agent.trials.renew("key")
+    host.settle()
+    assert layout_of(host).keys() == before and counts_of(host, vm) == {2} and limits_on(host, vm) == {"100"}
+    assert host.state(vm) is PromiseState.KEPT

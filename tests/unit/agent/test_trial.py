@@ -320,10 +320,16 @@ def test_ways_apart_are_in_force_once_the_vm_has_so_many_of_both(data: int | Non
     assert trial.is_in_force(found.vms[UUID], MORE_DATA) is is_in_force
 
 
-def test_a_limit_tries_no_ways_and_keeps_no_place() -> None:
-    for asked in (None, OWN, CacheRequest(ways=2, policy=CachePolicy.SHARED)):
-        found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, TRIAL)
-        assert found.trial and not trial.tries_ways(found) and trial.kept_place(found, ASKED) is None
+@pytest.mark.parametrize(
+    ("asked", "has_place"), [(None, False), (OWN, False), (CacheRequest(ways=2, policy=CachePolicy.SHARED), True)]
+)
+def test_a_limit_tries_no_ways_and_keeps_the_place_of_a_vm_in_a_class(
+    asked: CacheRequest | None, has_place: bool
+) -> None:
+    found = trial.applied(FlavorRequest(wants=asked, asked=asked), VM, TRIAL)
+    assert found.trial and not trial.tries_ways(found)
+    place = trial.kept_place(found, ASKED)
+    assert (place.wants if place is not None else None) == (asked if has_place else None)
 
 
 def test_a_trial_of_ways_goes_up_step_by_step_and_its_time_is_that_of_all_steps(trials: Trials, clock: Clock) -> None:
@@ -429,6 +435,17 @@ def test_what_another_vm_would_have_less_is_told() -> None:
     assert not trial.what_others_lose(less, less, UUID)
 
 
+@pytest.mark.parametrize(("masks", "has_less"), [({0: 0x7, 1: 0x3}, True), ({0: 0xF}, True), ({0: 0xF0, 1: 3}, False)])
+def test_a_vm_without_all_of_its_ways_has_no_fewer_of_them_for_a_trial(masks: dict[int, int], has_less: bool) -> None:
+    def with_masks(bits: dict[int, int]) -> Plan:
+        some = {cache: CapacityBitmask(mask) for cache, mask in bits.items()}
+        reason = Reason(Code.POOL_TOO_SMALL, "that is all there is")
+        return Plan(allocations={"other": Allocation(PromiseState.DEGRADED, "vmqos.shared-ways9", some, reason)})
+
+    told = trial.what_others_lose(with_masks(masks), with_masks({0: 0xF, 1: 0x3}), UUID)
+    assert told == ("VM other would have less for it: that is all there is" if has_less else "")
+
+
 # Of ways that a VM is confined to.
 
 CONFINED = replace(MORE, ways=2, limit=2, may_fill_fewer=True, confines=True)
@@ -469,4 +486,13 @@ def test_a_vm_is_confined_for_as_long_as_it_would_be_limited_and_in_one_step(tri
         trials.renew("k")
     clock.now += 1
     with pytest.raises(TrialRefused, match="it lasted for 60 s"):
+        trials.renew("k")
+
+
+def test_a_vm_that_a_pass_did_not_confine_is_confined_no_more(trials: Trials) -> None:
+    trials.begin(CONFINED)
+    trials.note(snapshot(), (replace(CONFINED, key="another"), "of another trial"))
+    assert trials.running is CONFINED
+    trials.note(snapshot(), (CONFINED, "VM x would have less for it"))
+    with pytest.raises(TrialRefused, match="this trial is over: VM x would have less for it"):
         trials.renew("k")

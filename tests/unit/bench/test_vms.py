@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import libvirt
 import pytest
 
 from vmqos.bench import exceptions, vms
@@ -42,7 +45,7 @@ class Libvirt:
 
 
 @pytest.fixture(autouse=True)
-def libvirt(monkeypatch: pytest.MonkeyPatch) -> None:
+def _played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmqos.hypervisor.connection.Connection", Libvirt)
 
 
@@ -61,3 +64,28 @@ def test_of_two_vms_of_one_name_neither_is_taken() -> None:
 def test_a_vm_that_does_not_run_is_named() -> None:
     with pytest.raises(exceptions.NoSuchVm, match="'we'"):
         vms.find("test:///", "/run", "we")
+
+
+class _Error(libvirt.libvirtError):  # type: ignore[misc]  # libvirt has no types
+    """An error of libvirt's with that code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("an error")
+        self.err = (code, 0, "an error", 0, "", "", "", 0, 0)
+
+
+def test_a_paused_vm_that_has_ended_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = libvirt.VIR_ERR_NO_DOMAIN
+
+    def look_up(uuid: str) -> None:
+        raise _Error(code)
+
+    connection = SimpleNamespace(lookupByUUIDString=look_up, close=lambda: None)
+    monkeypatch.setattr(libvirt, "open", lambda uri: connection)
+    vms.resume("test:///", ONE)
+    for ask in (vms.pause, vms.is_running):
+        with pytest.raises(exceptions.LoadFailed, match=ONE):
+            ask("test:///", ONE)
+    code = libvirt.VIR_ERR_INTERNAL_ERROR
+    with pytest.raises(exceptions.LoadFailed, match=ONE):
+        vms.resume("test:///", ONE)

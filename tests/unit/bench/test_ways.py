@@ -70,7 +70,7 @@ def test_ways_that_devices_are_confined_to_are_not_lent_on_that_cache() -> None:
 
 def test_the_default_group_keeps_its_floor_and_one_piece() -> None:
     assert choose({"": 0x00F}, 2) == 0x003
-    with pytest.raises(exceptions.TooFewWays, match=r"needs 3 neighbouring .* keeps 2 or more; it can lend 2\."):
+    with pytest.raises(exceptions.TooFewWays, match=r"3 neighbouring ways of .* keeps 2 or more; it can lend 2\."):
         choose({"": 0x00F}, 3)
     # In the middle the kernel would refuse what is left, unless masks may have gaps.
     both_ends = {"": ALL, "low": 0x001, "high": 0x400}
@@ -82,7 +82,7 @@ def test_the_default_group_keeps_its_floor_and_one_piece() -> None:
 def test_fewer_ways_than_four_do_where_no_number_is_named() -> None:
     assert choose({"": ALL}, None) == 0x00F
     assert choose({"": 0x01F}, None) == 0x007
-    with pytest.raises(exceptions.TooFewWays, match="needs 1 neighbouring"):
+    with pytest.raises(exceptions.TooFewWays, match="needs 1 way of L3 cache"):
         choose({"": 0x003}, None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.insight.hosts import ALL, MIB, Did, history, host, step
-from vmqos.insight import Cause, LimitedIn, Promise, Use, Vm, judge
+from vmqos.insight import Cause, LimitedIn, PercentSteps, Promise, Use, Vm, judge
 from vmqos.insight.advice import Advice, against, against_filling, for_more
 
 SET = "vmqos flavor set c4-NEW"
@@ -34,7 +34,7 @@ def vm(promise: Promise) -> Vm:
         (Cause.CACHE, Promise(code_ways=1, data_ways=1, is_shared=True), "", "has a cap already"),
         (Cause.BANDWIDTH, CAPPED, LIMIT, ""),
         (Cause.BANDWIDTH, Promise(percent=60), LIMIT, ""),
-        (Cause.BANDWIDTH, Promise(percent=30), LIMIT.replace("30", "15"), "a limit already (30 %)"),
+        (Cause.BANDWIDTH, Promise(percent=30), LIMIT.replace("30", "20"), "a limit already (30 %)"),
         (Cause.BANDWIDTH, Promise(percent=12), LIMIT.replace("30", "10"), "a limit already (12 %)"),
         (Cause.BANDWIDTH, Promise(percent=10), "", "a limit already (10 %)"),
         (Cause.BANDWIDTH, Promise(mbps=4000), f"{SET} --bandwidth-mbps 2000", "a limit already (4000 MB/s)"),
@@ -95,6 +95,36 @@ def test_a_limit_in_per_cent_is_one_of_each_vcpu_and_all_of_them_have_to_leave_r
     found = against(Cause.BANDWIDTH, known, replace(vm(Promise()), vcpus=vcpus), 60e9, room)
     assert found.command == (f"{SET} --bandwidth-percent {percent}" if percent else "")
     assert len(found.because) == bool(because) and because in "".join(found.because)
+
+
+@pytest.mark.parametrize(
+    ("steps", "vcpus", "room", "has", "percent"),
+    [
+        (None, 0, 1e9, 0, 30),
+        (None, 10, 29e9, 0, 20),
+        (None, 0, 1e9, 25, 20),
+        (None, 40, 39e9, 0, 0),
+        (PercentSteps(1, 1), 0, 1e9, 0, 30),
+        (PercentSteps(1, 1), 10, 29e9, 0, 29),
+        (PercentSteps(1, 1), 0, 1e9, 25, 12),
+        (PercentSteps(1, 1), 40, 5e9, 0, 1),
+        (PercentSteps(1, 1), 40, 3e9, 0, 0),
+        (PercentSteps(1, 5), 40, 5e9, 0, 0),
+        # The kernel would keep 40 of 30.
+        (PercentSteps(20, 20), 0, 1e9, 0, 20),
+        (PercentSteps(20, 20), 10, 20e9, 0, 20),
+        (PercentSteps(20, 20), 10, 19e9, 0, 0),
+        (PercentSteps(20, 20), 0, 1e9, 20, 0),
+        (PercentSteps(50, 50), 0, 1e9, 0, 50),
+    ],
+)
+def test_a_limit_in_per_cent_is_one_that_the_host_can_keep(
+    steps: PercentSteps | None, vcpus: int, room: float, has: int, percent: int
+) -> None:
+    known = replace(HOST, limited_in=LimitedIn.PERCENT, percent_steps=steps)
+    neighbour = replace(vm(Promise(percent=has)), vcpus=vcpus)
+    found = against(Cause.BANDWIDTH, known, neighbour, 60e9, room)
+    assert found.command == (f"{SET} --bandwidth-percent {percent}" if percent else "")
 
 
 @pytest.mark.parametrize(("vcpus", "percent"), [(10, 30), (20, 20), (40, 10)])

@@ -66,7 +66,8 @@ def test_samples_of_other_work_do_not_count() -> None:
     ("rows", "counted", "why_not"),
     [
         ([], True, "too few samples"),
-        (levels((10, 0.3), (6, 0.5)), False, "too few samples count misses"),
+        (levels((10, 0.3), (6, 0.5)), False, "nothing counts its misses of the L3"),
+        (levels((10, 0.3))[:2], False, "too few samples count misses"),
         (levels((9.7, 0.3), (6, 0.5)), True, "it held 97 % of what it may fill at most"),
         (levels((10, 0.05), (6, 0.5)), True, "it misses next to nothing when it fills all"),
         (levels((10, 0.3)), True, "it held about as much all the time"),

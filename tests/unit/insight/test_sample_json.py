@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, plain_host, plain_sample
+from vmqos.insight import Cache, Counts, Host, LimitedIn, PercentSteps, Promise, Sample, Vm, plain_host, plain_sample
 
 
 def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_ask_for() -> None:
@@ -44,6 +44,12 @@ def test_a_host_is_told_with_masks_in_hexadecimal_digits_and_with_what_flavors_a
 def test_what_a_host_limits_bandwidth_in_is_told_where_that_is_known(unit: LimitedIn, said: dict[str, str]) -> None:
     told = plain_host(Host({}, {}, limited_in=unit))
     assert {key: value for key, value in told.items() if key == "bandwidth_unit"} == said
+
+
+def test_the_steps_of_percentages_are_told_where_they_are_known() -> None:
+    told = plain_host(Host({}, {}, percent_steps=PercentSteps(5, 10)))
+    assert (told["bandwidth_gran"], told["min_bandwidth"]) == (5, 10)
+    assert not {"bandwidth_gran", "min_bandwidth"} & plain_host(Host({}, {})).keys()
 
 
 def test_what_was_not_measured_of_a_sample_is_null() -> None:

@@ -57,6 +57,14 @@ def test_what_the_cache_is_to_a_vm_that(case: str) -> None:
     assert bool(found.advice) == (use is Use.FILLS_WITHOUT_GAIN)
 
 
+@pytest.mark.parametrize("pmu", [True, False])
+def test_a_vm_that_has_just_begun_holds_what_it_held_since_then(pmu: bool) -> None:
+    known = history(40, pmu, vm=lambda _: FITS, other=lambda _: FITS)
+    known["vm"] = known["vm"][-2:]
+    found = judge(host({"vm": ALL, "other": ALL}), known).vms["vm"]
+    assert found.evidence[0] == "it holds 4.0 MiB of the 32.0 MiB that it may fill"
+
+
 def test_without_a_pmu_less_is_said_and_that_it_is_less() -> None:
     with_pmu, without = (
         judge(host({"vm": ALL}), history(40, pmu, vm=lambda _: STREAM)).vms["vm"] for pmu in (True, False)

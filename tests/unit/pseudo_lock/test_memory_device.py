@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+import libvirt
 import pytest
 
 from vmqos.hypervisor import exceptions
-from vmqos.pseudo_lock import memory_device
+from vmqos.pseudo_lock import memory_device, shared_memory
 
 Q35 = """<domain><devices>
 <controller type='pci' index='0' model='pcie-root'><alias name='pcie.0'/></controller>
@@ -84,3 +86,48 @@ def test_on_an_older_machine_qemu_finds_a_slot() -> None:
 )
 def test_whatever_qemu_answers_has_a_reason_or_is_none(answer: str, reason: str) -> None:
     assert memory_device._error_in(answer) == reason
+
+
+class Gone(libvirt.libvirtError):  # type: ignore[misc]  # libvirt has no types
+    """The VM has ended, and libvirt has no definition of it."""
+
+    def __init__(self) -> None:
+        super().__init__("no domain")
+        self.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, "no domain", 0, "", "", "", 0, 0)
+
+
+class Domain:
+    """A VM that is defined and does not run.
+
+    :param xml: its definition; ``None`` where it is gone by now.
+    """
+
+    def __init__(self, name: str, xml: str | None) -> None:
+        self._name, self._xml = name, xml
+
+    def isActive(self) -> bool:
+        return False
+
+    def isPersistent(self) -> bool:
+        return True
+
+    def UUIDString(self) -> str:
+        return self._name
+
+    def name(self) -> str:
+        return self._name
+
+    def XMLDesc(self, flags: int) -> str:
+        if self._xml is None:
+            raise Gone
+        return self._xml
+
+
+def test_the_vms_with_a_region_are_found_beside_vms_that_end_or_can_not_be_read() -> None:
+    memory = shared_memory.SharedMemory("vmqos.lock-a", "/dev/pseudo_lock/vmqos.lock-a", 4096)
+    pins = shared_memory.Pins(frozenset({0}), {0: frozenset({0})})
+    xml = shared_memory.with_memory("<domain type='kvm'><vcpu>1</vcpu></domain>", memory, pins)
+    deep = f"<domain>{'<a>' * 300}{'</a>' * 300}</domain>"
+    domains = [Domain("gone", None), Domain("deep", deep), Domain("plain", "<domain/>"), Domain("with it", xml)]
+    connection = SimpleNamespace(listAllDomains=lambda: domains)
+    assert [vm.name for vm in memory_device.having(connection, memory.path)] == ["with it"]
