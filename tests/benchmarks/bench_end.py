@@ -27,6 +27,8 @@ ENDS = 40
 AT_ONCE = 4
 LONGEST = 30.0
 """Seconds after which a benchmark gives up."""
+UNASKED = 0.5
+"""Seconds after an end in which the benchmark asks the agent nothing."""
 OWN = vms.Flavor("ends", {"hw:cache_ways": "2"})
 
 
@@ -72,6 +74,8 @@ def _ends(ours: Host, turn: int, count: int, is_killed: bool) -> list[float]:
                 threading.Thread(target=vm.domain.destroy).start()
         for thread in watching:
             thread.join()
+        # To ask the agent just now would be to delay it.
+        time.sleep(UNASKED)
         wait_until_settled(ours.agent, STANDING)
     groups = {vm.uuid: f"vmqos.{vm.uuid}" for vm in started}
     given_back = _all_given_back(ours, mark, set(groups.values()))

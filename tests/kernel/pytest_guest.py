@@ -125,8 +125,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
     if INSIDE is None:
         from tests.kernel.lab.remote import RemoteItems
+        from tests.kernel.lab.spent import Spent
 
         config.pluginmanager.register(RemoteItems(config), "guest-remote-items")
+        config.pluginmanager.register(Spent(), "guest-spent")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from oslo_config import cfg
@@ -22,7 +23,7 @@ from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.reconcile import Change, GaveWay, Reconciler
 from vmqos.agent.remember import changes
-from vmqos.agent.remember.announce import announce
+from vmqos.agent.remember.announce import LIBVIRT, RESCTRL, announce, announce_other_reason
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.revision import Revision
@@ -38,6 +39,7 @@ from vmqos.daemon.wakeup import Wakeup
 from vmqos.extra_specs import resources
 from vmqos.host.resctrl_access import Closer
 from vmqos.hypervisor.connection import Call, Connection
+from vmqos.hypervisor.model import Process
 from vmqos.reason import NO_REASON, Code, Reason, of_error
 from vmqos.resctrl import exceptions, mount, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -74,6 +76,10 @@ programs may want resctrl's lock, too."""
 
 RETRY_DELAYS = (0.1, 5.0)
 """Seconds from a pass that failed to the next one, the first time and at most, unless an audit is due before."""
+
+ENDING_PATIENCE = 10.0
+"""Seconds after which an agent that ends begins no further pass to put back what was only tried. Its unit gives it 45
+(``TimeoutStopSec``), and a pass may wait for the lock for as long as ``[resctrl] lock_timeout``."""
 
 SHORTEST_PAUSE = 0.01
 """Seconds between two passes, at least, where no event called for the second one."""
@@ -136,6 +142,8 @@ class Agent:
         self._early = EarlyStart(self.filesystem, self.reconciler, leaves_incoming=leaves_incoming)
         self.start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
         self._wakeup = Wakeup()
+        self._calm = threading.Event()
+        """Whether each VM is served that is known to have ended or changed."""
         self.trials = Trials(self._wakeup.set)
         self._once = LogOnce(LOG)
         self._owed = Owed()
@@ -144,9 +152,9 @@ class Agent:
         self._running_vms = RunningVms(self.connection, self._wakeup.set, self._courtesy)
         self.reconciler.has_news = lambda: self._running_vms.has_news
         self._ends = ProcessEnds(self._on_process_end)
+        self._follows_ends = False
         self._vm_list = VmList()
         self._patience = ANSWER_PATIENCE
-        self._hangs = False
         self._policy = policy_from(conf)
         self._topology = CacheTopology()
         self._topology_read_for = 0
@@ -181,12 +189,17 @@ class Agent:
         call = self.connection.under_way
         return call if call is not None and time.monotonic() - call.since > HUNG_AFTER else None
 
-    def give_way_to_starts(self, longest: float) -> None:
-        """Wait while a VM is about to get its group or its first thread.
+    def give_way_to_vms(self, longest: float) -> None:
+        """Wait while a VM is about to get its group or its first thread, or has ended or changed and is not served yet.
+
+        Another thread that computes or reads would take half of the loop's time: Python runs one of them at a time.
 
         :param longest: seconds to wait at most.
         """
+        until = time.monotonic() + longest
         self._early.give_way(longest)
+        if not self._calm.is_set():
+            self._calm.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
         """End :meth:`run` after the pass that runs now. The VMs keep their groups."""
@@ -204,6 +217,7 @@ class Agent:
         if self.conf.libvirt.watch_starts:
             self.start_watch.start()
         self._watchdog = watchdog = notify.watchdog_interval()
+        self._follows_ends = True
         try:
             while not self._stop:
                 if self._reload:
@@ -211,12 +225,12 @@ class Agent:
                     self._read_configuration_again()
                 self._run_passes_whatever_happens()
                 self._notify(f"READY=1\nWATCHDOG=1\nSTATUS={self._summary()}")
-                known = {observed.vm.process for observed in self._vm_list.vms.values()}
-                self._ends.follow(known | self.reconciler.lost)
+                self._calm.set()
+                if self._running_vms.has_news:
+                    # It was told after the last pass knew what there is to look at.
+                    self._calm.clear()
                 self._wakeup.wait(min(self._pause(), watchdog / 3) if watchdog else self._pause())
-            if self.trials.close():
-                # What was only tried does not outlive the agent.
-                self._run_passes_whatever_happens()
+            self._end_trials()
         finally:
             self._notify("STOPPING=1")
             self.start_watch.close()
@@ -254,6 +268,20 @@ class Agent:
                 return
         self._breath.fail(_PASS, NO_REASON)
 
+    def _end_trials(self) -> None:
+        """Put back what is tried on a VM, or was until just now: it does not outlive the agent."""
+        until = time.monotonic() + ENDING_PATIENCE
+        if not (self.trials.close() or self._is_anything_tried()):
+            return
+        self._run_passes_whatever_happens()
+        while (self.reconciler.is_unfinished or self._is_anything_tried()) and time.monotonic() < until:
+            self._wakeup.wait(self._pause())
+            self._run_passes_whatever_happens()
+
+    def _is_anything_tried(self) -> bool:
+        """Whether a VM had what is only tried on it at the end of the last pass that ended well."""
+        return any(record.request.trial for record in self.snapshot.vms.values())
+
     def _run_passes_whatever_happens(self) -> None:
         try:
             self.run_passes()
@@ -269,14 +297,16 @@ class Agent:
         if claim.is_news:
             self._next_full = began + self.conf.agent.full_audit_interval
         try:
-            claim = self._look_at_vms(claim)
-            again = self._act(claim)
+            taken_over = self._look_at_vms(claim)
+            # Nothing else may call for the pass that makes an audit which was put off.
+            again = self._act(taken_over) or taken_over is not claim
         except GaveWay:
             again = True
         except exceptions.ResctrlError as found:
             cause = self._better(found)
             error = str(cause)
-            self._once.log(logging.ERROR, _PASS, "%s", error)
+            if self.health.resctrl_error not in ("", error):
+                announce_other_reason(RESCTRL, error, self._once)
             self.health = replace(self.health, resctrl_error=error, last_error=error)
             if isinstance(cause, exceptions.MountError):
                 self.reconciler.lose(of_error(cause), self._vm_list.vms)
@@ -289,10 +319,9 @@ class Agent:
             self.reconciler.forget()
             self.health = replace(self.health, last_error=error)
         else:
-            self._ended_well(claim)
+            self._ended_well(taken_over)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
-        self._watch_libvirt()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(
@@ -310,18 +339,28 @@ class Agent:
 
         :param error: why the pass failed; empty where it did not.
         """
-        is_lost = self.connection.was_tried and not self.connection.is_connected
-        lost = self.connection.last_error if is_lost else ""
-        unanswered = self.unanswered()
         troubles = {
-            "resctrl": self.health.resctrl_error,
-            "libvirt": f"libvirt does not answer {unanswered.name}" if unanswered else lost,
+            RESCTRL: self.health.resctrl_error,
+            LIBVIRT: self._trouble_of_libvirt(),
             "passes": "" if self.health.resctrl_error else error,
         }
         seen = changes.Seen(self.snapshot.vms, troubles)
         told = self.events.add(changes.between(self._seen, seen))
-        announce(self._seen.vms, seen.vms, told)
+        announce(self._seen, seen, told)
+        before, now = self._seen.troubles.get(LIBVIRT), troubles[LIBVIRT]
+        if not now:
+            self._once.end(LIBVIRT)
+        elif before and before != now:
+            announce_other_reason(LIBVIRT, now, self._once)
         self._seen = seen
+
+    def _trouble_of_libvirt(self) -> str:
+        """Why libvirt does not tell of VMs now; empty where it does, or may just not have answered yet."""
+        is_lost, why = self.connection.was_tried and not self.connection.is_connected, self.connection.last_error
+        if is_lost and why:
+            return f"no connection to {self.uri}: {why}"
+        unanswered = self.unanswered()
+        return f"libvirt does not answer {unanswered.name}" if unanswered else ""
 
     def _note_changes_of_the_host(self, now: float) -> None:
         """Order a look at everything if CPUs or caches came or went, or if a full audit is due."""
@@ -343,8 +382,8 @@ class Agent:
     def _ended_well(self, claim: Claim) -> None:
         """Note that a pass ended without an error. Its claim is paid if libvirt has said by now which VMs run."""
         self._retry.succeed(_PASS)
-        if self._once.end(_PASS):
-            LOG.info("passes succeed again")
+        self._once.end(_PASS)
+        self._once.end(RESCTRL)
         self.health = replace(self.health, resctrl_error="", looked=self.health.looked or self._vm_list.answered)
         if not self._vm_list.answered:
             return
@@ -375,6 +414,8 @@ class Agent:
         :returns: what this pass takes over: no audit if a VM has ended or changed meanwhile, whose pass is made first.
         """
         self._vm_list = self._running_vms.look(claim.is_news, self._patience)
+        # Before the pass acts: on a busy host, passes may follow each other at once for seconds.
+        self._follow_ends()
         if claim.number != self._topology_read_for or not self._topology.cpus:
             self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
@@ -416,35 +457,30 @@ class Agent:
             self._once.log(logging.ERROR, "mount", "the mounts can't be read: %s", unexpected, error=unexpected)
         return error
 
+    def _follow_ends(self) -> None:
+        """Have the kernel tell of the ends of all VMs that are known, unless the agent acts only once."""
+        if self._follows_ends:
+            known = {observed.vm.process for observed in self._vm_list.vms.values()}
+            self._ends.follow(known | self.reconciler.lost)
+
     def _on_change(self, uuid: str | None) -> None:
         if uuid is None:
             self._owed.note()
         else:
             self._running_vms.mark(uuid)
+            # Not before: the loop asks for news once it has set this.
+            self._calm.clear()
         self._wakeup.set()
 
-    def _on_process_end(self) -> None:
-        self._running_vms.note_end()
+    def _on_process_end(self, ended: Set[Process]) -> None:
+        self._running_vms.note_end(ended)
+        self._calm.clear()
         self._wakeup.set()
 
     def _on_end(self, file: str) -> None:
         """Act on the end of a VM, or of a start that failed."""
         self._early.end(file)
         self._wakeup.set()
-
-    def _watch_libvirt(self) -> None:
-        """Log once that libvirt does not answer, and once that it answers again."""
-        unanswered = self.unanswered()
-        if unanswered and not self._hangs:
-            self._hangs = True
-            LOG.warning(
-                "libvirt does not answer %s: VMs that start or change are not served until it does; "
-                "those that are known keep what they have",
-                unanswered.name,
-            )
-        elif self._hangs and not unanswered and self.connection.is_connected:
-            self._hangs = False
-            LOG.info("libvirt answers again")
 
     def _pause(self) -> float:
         """Seconds until the next pass, if nothing happens before."""

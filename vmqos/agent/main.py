@@ -25,7 +25,7 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.serve.sizes import Sizes
-from vmqos.conf import loader
+from vmqos.conf import loader, log_setup
 from vmqos.conf.exceptions import ConfigurationError
 from vmqos.daemon import journal
 from vmqos.daemon.log_queue import LogQueue
@@ -51,65 +51,67 @@ COMMAND_LINE = [
 ]
 
 
+class NotAllDone(Exception):
+    """``--once`` could not do all that there was to do; the text says why."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent; the exit status is 0 after SIGTERM or a good ``--once``, 1 where something is wrong."""
+    lines = LogQueue()
     try:
-        conf = _configuration(arguments)
-        with only_agent(conf.resctrl.path):
-            if conf.once:
-                return _once(conf)
-            with closing(LogQueue()) as lines:
-                lines.attach(logging.getLogger())
-                status = _serve(conf, lambda: _configuration(arguments, lines))
-            if lines.is_stuck:
-                # The interpreter would wait for the line that is being written, until systemd kills it.
-                os._exit(status)
-            return status
-    except (ConfigurationError, SocketUnusable, HostError) as error:
-        print(f"vmqos-agent: {neutralise(str(error))}", file=sys.stderr)
-        return 1
+        with closing(lines):
+            conf = _configuration(arguments, lines)
+            with only_agent(conf.resctrl.path):
+                if conf.once:
+                    _once(conf)
+                else:
+                    _serve(conf, lambda: _configuration(arguments, lines))
+    except (ConfigurationError, SocketUnusable, HostError, NotAllDone) as error:
+        return lines.leave(1, f"vmqos-agent: {neutralise(str(error))}")
+    return lines.leave(0)
 
 
-def _configuration(arguments: Sequence[str] | None, lines: LogQueue | None = None) -> cfg.ConfigOpts:
+def _configuration(arguments: Sequence[str] | None, lines: LogQueue) -> cfg.ConfigOpts:
     """Read everything anew, into an object of its own, and have the log follow it.
 
-    :param lines: has the log written, so that no thread waits for that; ``None``: each thread writes by itself.
+    :param lines: has the log written, so that no thread waits for that.
     """
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf.register_cli_opts(COMMAND_LINE)
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
-    log.setup(conf, "vmqos")
+    log_setup.set_up(conf)
     make_visible(logging.getLogger())
     journal.attach(logging.getLogger(), "vmqos-agent")
-    if lines is not None:
-        lines.attach(logging.getLogger())
+    lines.attach(logging.getLogger())
     # The gateway looks at those with credentials: the agent has no use for keystoneauth.
     for warning in loader.unknown_options(conf, of_keystoneauth=False):
         LOG.warning("%s", warning)
     return conf
 
 
-def _once(conf: cfg.ConfigOpts) -> int:
+def _once(conf: cfg.ConfigOpts) -> None:
+    """Look at everything once.
+
+    :raises NotAllDone: if resctrl or libvirt did not let it.
+    """
     agent = Agent(conf)
-    if agent.run_once():
-        return 0
-    reason = agent.health.resctrl_error or agent.connection.last_error or "libvirt did not answer"
-    print(f"vmqos-agent: {neutralise(reason)}", file=sys.stderr)
-    return 1
+    if not agent.run_once():
+        raise NotAllDone(agent.health.resctrl_error or agent.connection.last_error or "libvirt did not answer")
 
 
-def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> int:
+def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> None:
+    """Watch over the host until SIGTERM."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     agent = Agent(conf, read_again)
-    hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_starts)
+    hardware = HardwareCounts.of(conf, lambda: agent.snapshot.vms, agent.give_way_to_vms)
     turns = CounterTurns(agent.filesystem, conf.telemetry.counter_turn, lambda: counted_groups(agent.snapshot))
-    telemetry = Telemetry.of(conf, agent.give_way_to_starts, hardware, turns.after_sweep)
+    telemetry = Telemetry.of(conf, agent.give_way_to_vms, hardware, turns.after_sweep, lambda: agent.snapshot.vms)
     live = LiveReads()
     watched = conf.telemetry.neighbours_interval if telemetry.interval else 0.0
     events = NeighbourEvents(agent.events, lambda: agent.snapshot.vms) if watched else None
     neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events, watched)
-    watch = NeighbourWatch(neighbours.verdicts, watched, agent.give_way_to_starts)
+    watch = NeighbourWatch(neighbours.verdicts, watched, agent.give_way_to_vms)
     sizes = Sizes(lambda: agent.snapshot)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)
@@ -137,7 +139,6 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> in
         for part in (*servers, watch, live, hardware, telemetry, keeper):
             part.stop()
     LOG.info("stopped; every VM keeps its group")
-    return 0
 
 
 def _open_socket(conf: cfg.ConfigOpts, api: Api) -> UnixServer:

@@ -40,6 +40,9 @@ from vmqos.resctrl.topology import CacheTopology
 
 LOG = logging.getLogger(__name__)
 
+MOUNTED_ANEW = "resctrl was mounted anew, and no VM had a group meanwhile"
+"""Why a trial is over."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -63,12 +66,14 @@ class Requested:
     :ivar vcpus: the vCPUs of the VMs where they matter for the ways.
     :ivar born: UUIDs of the VMs whose threads were born, or may have got their names, since the last look at them.
     :ivar trial: what is tried on one of the VMs.
+    :ivar is_cut_short: whether time ran out before the vCPUs of all VMs were looked at that may have changed.
     """
 
     requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
     vcpus: Vcpus = field(default_factory=Vcpus)
     born: frozenset[str] = frozenset()
     trial: Trial | None = None
+    is_cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,8 @@ class Reconciler:
         self._unseen: frozenset[str] = frozenset()
         self._mounted_as: tuple[int, int, int] | None = None
         """The mount that all of this is about; ``None`` before the first pass."""
+        self._is_mounted_anew = False
+        """Whether that is another mount than that of the last plan."""
         self._settled = False
         self._unfinished = False
         self._in_force: Mapping[str, Allocation] = {}
@@ -158,7 +165,7 @@ class Reconciler:
         self.starts = Starts(filesystem)
         self.snapshot = Snapshot()
         self.given_up: tuple[Trial, str] | None = None
-        """The trial of ways that the last whole pass did not carry out, because they are needed, and by whom."""
+        """The trial that the last whole pass did not carry out, and why: because its ways are needed, mostly."""
         self._before_trial: Mapping[str, Mapping[int, CapacityBitmask]] = {}
         """Where masks lay before ways were tried on a VM, by group and cache, until they lie there again."""
         self.is_wanted: Callable[[], bool] = lambda: False
@@ -173,8 +180,8 @@ class Reconciler:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the last pass left something undone: its share of the lock was used up, or it gave way."""
-        return self._unfinished
+        """Whether the last pass left something undone: its time, or its share of the lock, was over, or it gave way."""
+        return self._unfinished or self._requested.is_cut_short
 
     def forget(self) -> None:
         """Trust nothing that earlier passes read."""
@@ -193,6 +200,7 @@ class Reconciler:
         self.forget()
         if self._mounted_as not in (None, mounted_as):
             self._backoff.keep_only(())
+            self._is_mounted_anew = True
         self._mounted_as = mounted_as
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
@@ -244,11 +252,12 @@ class Reconciler:
             if any(requests[uuid] != asked for uuid, asked in fresh.items()):
                 requests = {**requests, **fresh}
         changed = vms.keys() if change.everything else change.vms
-        vcpus, born = Vcpus(), frozenset[str]()
+        vcpus, born, is_cut_short = Vcpus(), frozenset[str](), False
         if any(asked.follows_vcpus for asked in requests.values()):
             vcpus, born = self._vcpu_watch.look(vms, requests, changed)
+            is_cut_short = self._vcpu_watch.is_owing
         # A pass that did not get the lock leaves what it found to the next pass.
-        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys(), tried)
+        self._requested = Requested(requests, vcpus, (self._requested.born | born) & vms.keys(), tried, is_cut_short)
 
     def run(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, policy: allocation.Policy
@@ -475,8 +484,11 @@ class Reconciler:
         tried = self._requested.trial
         records = self._records(vms, tried)
         planned = self._plan(now, records, starting)
-        self.given_up = None
-        if tried is not None and (why := self._why_given_up(tried, now, records, planned)):
+        is_mounted_anew, self._is_mounted_anew, self.given_up = self._is_mounted_anew, False, None
+        if tried is None:
+            return records, planned
+        # All VMs have filled all of the caches meanwhile: what the client has measured is of another time.
+        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, now, records, planned):
             self.given_up = tried, why
             records = self._records(vms, None)
             planned = self._plan(now, records, starting)
@@ -635,7 +647,10 @@ class Reconciler:
         """
         placed = self._placer.placed
         elsewhere = {
-            uuid for uuid in records.keys() & aims.keys() if uuid not in placed or not placed[uuid].aims_at(aims[uuid])
+            uuid
+            for uuid, record in records.items()
+            if not record.request.hands_off
+            and (uuid not in placed or (uuid in aims and not placed[uuid].aims_at(aims[uuid])))
         }
         unmonitored = {**dict.fromkeys(elsewhere, YET_TO_BE_MOVED), **unmonitored}
         return {

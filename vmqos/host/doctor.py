@@ -114,6 +114,11 @@ def agent(ask: Callable[[], Mapping[str, Any]]) -> Iterator[Finding]:
         status = Status.WARNING
     command = "" if status is Status.OK else "journalctl --unit vmqos-agent"
     yield Finding("Agent", status, "; ".join([answers, *_troubles(health)]), command)
+    # An older agent tells no ages.
+    ages = health.get("ages") or {}
+    if not any(health["vms"].values()) and None in (ages.get("vms", 0.0), ages.get("pass", 0.0)):
+        yield Finding("Promises", Status.WARNING, "the agent does not know yet which VMs run", command)
+        return
     yield promises(health["vms"])
 
 

@@ -129,7 +129,8 @@ class Connection:
 
     :param uri: libvirt's connection URI, such as ``qemu:///system``.
     :param on_change: called with a VM's UUID when something of it changed, and with ``None`` when anything may have:
-        after each connect and each loss. It is called from threads of the connection's own and should only take a note.
+        after each connect and each loss, and after a first try that failed. It is called from threads of the
+        connection's own and should only take a note.
     :param run_dir: where libvirt keeps the VMs' PID files and status files.
     :param tells_of_waiting: whether to find out which VMs wait for their memory (:attr:`VirtualMachine.waiting_vcpus`).
     :param keepalive: seconds between keep-alive messages, and how many may stay unanswered.
@@ -380,10 +381,11 @@ class Connection:
                     first = self._connect()
             except Exception as error:
                 # Not only libvirt's: a host may also have no thread left for the try.
-                if str(error) != self._last_error:
-                    LOG.warning("libvirt can't be reached at %s: %s", self._uri, error)
+                LOG.debug("libvirt can't be reached at %s: %s", self._uri, error)
                 self._last_error = str(error)
-                self._tried.set()
+                if not self._tried.is_set():
+                    self._tried.set()
+                    self._tell(None)
                 self._closing.wait(delay)
                 delay = min(2 * delay, self._retry_delays[1])
                 continue
@@ -407,7 +409,7 @@ class Connection:
                 self._lost.wait()
             self._disconnect(first)
             if not self._closing.is_set():
-                LOG.warning("lost libvirt at %s: %s", self._uri, self._last_error)
+                LOG.debug("lost libvirt at %s: %s", self._uri, self._last_error)
                 self._tell(None)
                 self._closing.wait(delay)
         for late in self._tries:

@@ -26,23 +26,12 @@ from tools.lab.libvirt_relay import REPLY, LibvirtRelay, Message
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
-from tools.lab.workspace import Workspace
 
 STREAMS = [1, 4]
 """Connections that a VM's memory comes through: Nova has one, or some (``live_migration_parallel_connections``)."""
 
 SLOWLY = 1
 """MiB a second at which memory is sent where the threads that receive it are looked at."""
-
-
-@pytest.fixture(scope="module")
-def other_host() -> Iterator[PrivateLibvirt]:
-    """The host that the VM comes from."""
-    with Workspace() as workspace:
-        other = PrivateLibvirt(workspace)
-        other.start()
-        yield other
-        other.stop()
 
 
 class Gate:

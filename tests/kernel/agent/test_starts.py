@@ -60,7 +60,10 @@ class Born:
         return {control for groups in self.seen for control, _ in groups}
 
 
-@pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
+@pytest.mark.parametrize(
+    "specs",
+    [pytest.param(EXCLUSIVE_2, id="exclusive"), pytest.param(SHARED_3, marks=pytest.mark.long, id="shared")],
+)
 def test_every_vcpu_is_born_in_the_group(
     agent: Agent,
     make_vm: MakeVm,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose passes a test makes itself, and what makes passes fail."""
+"""Hosts whose passes a test makes itself, VMs that start on them, and what makes passes fail."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent import loop_host
-from tests.unit.agent.host import Host, MakeHost
+from tests.unit.agent.host import OWN, Host, MakeHost
 from tests.unit.agent.machine import SimulatedResctrl
+from tests.unit.agent.starting import MakeStart, Start
 from tools.lab.stalls import Stalls
+from vmqos.agent.observe import command_lines
 from vmqos.resctrl.topology import CacheTopology
 
 
 @pytest.fixture
-def make_host(tmp_path: Path) -> Iterator[MakeHost]:
+def make_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeHost]:
+    """Hosts that bear a machine which has no CPU for a while."""
+    monkeypatch.setattr(command_lines, "PATIENCE", loop_host.LONG)
     made: list[Host] = []
 
     def make(profile: str = "cascade-lake", options: str = "") -> Host:
@@ -34,6 +38,21 @@ def make_host(tmp_path: Path) -> Iterator[MakeHost]:
 @pytest.fixture
 def host(make_host: MakeHost) -> Host:
     return make_host()
+
+
+@pytest.fixture
+def starts() -> Iterator[list[Start]]:
+    made: list[Start] = []
+    yield made
+    for start in made:
+        start.end()
+
+
+@pytest.fixture
+def make_start(host: Host, starts: list[Start]) -> MakeStart:
+    host.boot(OWN)
+    host.settle()
+    return MakeStart(host, starts)
 
 
 @pytest.fixture(params=[loop_host.Host.locked, loop_host.Host.faulty], ids=["locked", "faulty"])

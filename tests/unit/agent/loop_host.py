@@ -18,7 +18,7 @@ from tests.unit.eventually import eventually
 from tools.lab.stalls import Stalls
 from vmqos.agent import loop
 from vmqos.agent.loop import Agent
-from vmqos.agent.observe import running_vms
+from vmqos.agent.observe import command_lines, running_vms
 from vmqos.allocation import PromiseState
 from vmqos.conf import loader
 from vmqos.resctrl import exceptions, mount
@@ -134,6 +134,7 @@ def agent_in(folder: Path, monkeypatch: pytest.MonkeyPatch, further_options: str
     """
     for name in SHIPPED:
         monkeypatch.setattr(running_vms, name, LONG)
+    monkeypatch.setattr(command_lines, "PATIENCE", LONG)
     root, sysfs, conf = folder / "resctrl", folder / "cpu", folder / "vmqos.conf"
     root.mkdir()
     resctrl, libvirt = SimulatedResctrl(root, sysfs), PlayedLibvirt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.unit.clock import Clock
 from tests.unit.eventually import eventually
 from vmqos.agent import courtesy
 from vmqos.agent.courtesy import Courtesy, LockShare
+from vmqos.agent.observe.running_vms import VmList
 from vmqos.allocation import PromiseState
 
 ONE = {"hw:cache_ways": "1"}
@@ -49,8 +51,9 @@ def test_an_end_that_comes_during_a_full_audit_is_served_before_the_audits_rest(
             end()
 
     def end() -> None:
+        process = host.libvirt.vms[ends].process
         host.libvirt.shut_off(ends)
-        host.agent._on_process_end()
+        host.agent._on_process_end({process})
 
     if at == "a look":
         describe = host.libvirt.describe
@@ -160,6 +163,17 @@ def test_the_pass_that_brings_a_new_policy_gives_way_to_no_start(host: Host) -> 
     assert host.agent.snapshot.policy == policy
 
 
+def test_an_audit_that_was_put_off_is_made_at_once_where_each_vm_was_looked_at_for_its_own_event(host: Host) -> None:
+    vm = host.libvirt.boot(ONE)
+    host.settle()
+    touched = list[str]()
+    host.resctrl.before = touched.append
+    host.agent._on_change(None)
+    host.agent._on_change(vm)
+    host.agent.run_passes()
+    assert tasks_of([vm]) <= set(touched) and not host.agent._owed.claim().everything
+
+
 def test_events_without_end_leave_an_audit_a_pass_in_each_while(host: Host) -> None:
     host.agent._courtesy._longest = 0.05
     vms = [host.libvirt.boot(ONE) for _ in range(STAY)]
@@ -169,7 +183,7 @@ def test_events_without_end_leave_an_audit_a_pass_in_each_while(host: Host) -> N
     looked = len(host.libvirt.described)
 
     def tell(path: str) -> None:
-        host.agent._running_vms.note_end()
+        host.agent._running_vms.note_end(set())
         host.agent._on_change(vms[0])
 
     host.resctrl.before = tell
@@ -199,3 +213,46 @@ def test_passes_give_way_in_a_row_for_so_long_and_then_one_does_not() -> None:
         assert ours.is_given is given[-1]
         clock.now += 0.5
     assert given == [True, True, True, False, True, True, True, False, True, True]
+
+
+def test_what_reads_counters_gives_way_until_a_vm_that_ended_or_changed_is_served(host: Host) -> None:
+    host.agent._calm.set()
+    host.agent.give_way_to_vms(LONG)
+    vm = host.libvirt.boot(ONE)
+    host.agent._on_change(vm)
+    began = time.monotonic()
+    host.agent.give_way_to_vms(0.05)
+    assert 0.05 <= time.monotonic() - began < LONG, "no pass has served it, and patience ends"
+    with host.running():
+        host.agent.give_way_to_vms(LONG)
+        assert host.state(vm) is PromiseState.KEPT
+        process = host.libvirt.vms[vm].process
+        host.libvirt.shut_off(vm)
+        host.agent._on_process_end({process})
+        host.agent.give_way_to_vms(LONG)
+        assert host.state(vm) is None
+    assert time.monotonic() - began < LONG
+
+
+def test_what_reads_counters_gives_way_to_a_vm_whose_change_is_told_of_at_the_end_of_a_pass(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm, calm = host.libvirt.boot(ONE), list[bool]()
+    look, last_step = host.agent._running_vms.look, host.agent._tell_changes
+    host.settle()
+
+    def note(everything: bool, patience: float) -> VmList:
+        calm.append(host.agent._calm.is_set())
+        return look(everything, patience)
+
+    def change(error: str) -> None:
+        last_step(error)
+        if len(calm) == 1:
+            host.agent._on_change(vm)
+
+    monkeypatch.setattr(host.agent._running_vms, "look", note)
+    monkeypatch.setattr(host.agent, "_tell_changes", change)
+    with host.running():
+        eventually(lambda: len(calm) > 1)
+        assert not calm[1], "the pass that serves it begins only now"
+        eventually(host.agent._calm.is_set)

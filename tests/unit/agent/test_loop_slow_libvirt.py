@@ -6,6 +6,8 @@ The real loop, the simulator's machine in this process, processes as VMs.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 from tests.unit.agent.loop_host import FOUR, SHIPPED, SOON, THREE, TWO, Host, agent_in, time_until
 from tests.unit.eventually import eventually
 from tools.lab.stalls import Stalls
+from vmqos.agent.loop import PASSES_IN_A_ROW
 from vmqos.agent.observe import running_vms
 from vmqos.allocation import PromiseState
 from vmqos.hypervisor.model import VirtualMachine
@@ -51,6 +54,30 @@ def test_vms_that_start_or_change_are_served_while_libvirt_does_not_list_them(ho
         assert time_until(lambda: host.ways(new) == 3, stalls) < SOON
         host.libvirt.listing.set()
         eventually(lambda: not host.agent.health.unserved and host.ways(new) == 3)
+
+
+def test_the_end_of_a_vm_is_told_of_while_passes_follow_each_other_at_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = host.libvirt.boot(TWO)
+    run_pass, passes = host.agent._run_pass, 0
+
+    def gets_further() -> bool:
+        """As on a host where other programs start tasks all the time."""
+        nonlocal passes
+        passes += 1
+        run_pass()
+        if passes == 1:
+            assert host.ways(vm) == 2
+            # libvirt may be busy with the end for a second.
+            host.libvirt.listing = threading.Event()
+            os.kill(host.libvirt.vms[vm].process.pid, signal.SIGKILL)
+            eventually(lambda: host.agent._running_vms.has_news)
+        return passes < PASSES_IN_A_ROW
+
+    monkeypatch.setattr(host.agent, "_run_pass", gets_further)
+    with host.running():
+        eventually(lambda: passes > 1 and host.ways(vm) == 0)
 
 
 @pytest.mark.usefixtures("hasty")

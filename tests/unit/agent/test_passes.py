@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -227,7 +228,7 @@ def test_a_vm_whose_other_tasks_are_yet_to_be_moved_to_their_monitoring_group_is
         (vm_tasks, "vcpu_affinities", {"hw:cache_ways": "3", "hw:l2_cache_ways": "2"}),
     ],
 )
-def test_a_vm_whose_vcpus_can_not_be_looked_at_keeps_what_it_has(
+def test_a_vm_whose_vcpus_can_not_be_looked_at_keeps_what_it_has_until_they_can(
     host: Host, monkeypatch: pytest.MonkeyPatch, module: object, function: str, specs: dict[str, str]
 ) -> None:
     vm = host.boot(OWN, threads=3, vcpus=2)
@@ -237,11 +238,16 @@ def test_a_vm_whose_vcpus_can_not_be_looked_at_keeps_what_it_has(
     def fail(*_: object) -> None:
         raise OSError("it is not to be seen")
 
-    monkeypatch.setattr(module, function, fail)
-    host.libvirt.resize(vm, specs)
-    host.settle()
-    assert host.mask(f"vmqos.{vm}") == mask and host.inside(vm, f"vmqos.{vm}") == len(host.threads(vm))
-    assert host.told(vm).reason.code is Code.NOT_READABLE
+    with monkeypatch.context() as patched:
+        patched.setattr(module, function, fail)
+        host.libvirt.resize(vm, specs)
+        host.settle()
+        host.run()
+        assert host.mask(f"vmqos.{vm}") == mask and host.inside(vm, f"vmqos.{vm}") == len(host.threads(vm))
+        assert host.told(vm).reason.code is Code.NOT_READABLE
+    host.clock += 60.0
+    host.run()
+    assert host.told(vm).reason.code is not Code.NOT_READABLE, "the first pass after it was seen again serves it"
 
 
 def test_a_monitoring_group_that_is_gone_is_not_told_to_count_a_vm_whose_tasks_can_not_be_moved(host: Host) -> None:
@@ -597,6 +603,25 @@ def test_a_vcpu_that_is_born_later_gets_its_ways_although_the_lock_was_taken_by_
             host.run()
     host.settle()
     assert tasks.read_tasks(host.resctrl, f"vmqos.{vm}") == {host.vcpus(vm)[1]}
+
+
+@pytest.mark.parametrize("specs", [{**OWN, "hw:cache_vcpus": "0"}, {**OWN, "hw:l2_cache_ways": "2"}])
+def test_what_an_audit_finds_of_vcpus_once_it_has_time_is_acted_on(
+    host: Host, monkeypatch: pytest.MonkeyPatch, specs: dict[str, str]
+) -> None:
+    vms = [host.boot(specs, threads=1, vcpus=1) for _ in range(3)]
+    host.settle()
+    cpu = min(os.sched_getaffinity(0))
+    for vm in vms:
+        os.sched_setaffinity(host.vcpus(vm)[0], {cpu})
+    monkeypatch.setattr(cache_vcpus, "BUDGET", 0.0)
+    host.run(everything=True)
+    left = 0
+    while host.reconciler.is_unfinished:
+        host.run()
+        left += 1
+    assert left == 2
+    assert {host.reconciler.snapshot.vms[vm].affinities for vm in vms} == {(frozenset({cpu}),)}
 
 
 @pytest.mark.parametrize("specs", [OWN, SHARED, {}])

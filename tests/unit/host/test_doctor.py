@@ -87,6 +87,19 @@ def test_a_running_agent_tells_of_itself(changes: dict[str, Any], status: Status
     [
         ({}, Status.OK, "VMs: 3 kept", ""),
         ({"vms": {"kept": 0}}, Status.OK, "no VM runs", ""),
+        ({"vms": {"kept": 0}, "ages": {"vms": 0.1, "pass": 0.1, "counters": None}}, Status.OK, "no VM runs", ""),
+        (
+            {"status": "degraded", "vms": {"kept": 0}, "ages": {"vms": None, "pass": None, "counters": 1.0}},
+            Status.WARNING,
+            "the agent does not know yet which VMs run",
+            LOG,
+        ),
+        (
+            {"status": "failing", "vms": {}, "ages": {"vms": 0.1, "pass": None, "counters": 1.0}},
+            Status.WARNING,
+            "the agent does not know yet which VMs run",
+            LOG,
+        ),
         ({"vms": {"kept": 1, "pending": 2}}, Status.WARNING, "VMs: 1 kept, 2 pending", LIST),
         ({"vms": {"degraded": 1}}, Status.WARNING, "VMs: 1 degraded", LIST),
         ({"status": "degraded", "libvirt": LIBVIRT}, Status.OK, "VMs: 3 kept", ""),

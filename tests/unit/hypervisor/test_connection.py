@@ -45,13 +45,23 @@ def test_calls_say_what_to_check(connection: Connection, nowhere: str) -> None:
         assert f"virsh --readonly --connect '{nowhere}' list" in str(raised.value)
 
 
-def test_it_goes_on_trying_and_says_so_once(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
+def test_it_goes_on_trying_and_leaves_it_to_its_owner_to_say_so(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
         connection = Connection(nowhere, lambda uuid: None, retry_delays=(0.01, 0.02))
         connection.start(wait=True)
-        time.sleep(0.2)
+        eventually(lambda: len(caplog.records) > 2)
         connection.close()
-    assert len([record for record in caplog.records if "can't be reached" in record.message]) == 1
+    assert {(record.levelname, "can't be reached" in record.message) for record in caplog.records} == {("DEBUG", True)}
+
+
+def test_that_the_first_try_has_failed_is_told(nowhere: str) -> None:
+    heard = list[tuple[str | None, bool]]()
+    connection = Connection(nowhere, lambda uuid: heard.append((uuid, connection.was_tried)), retry_delays=(0.01, 0.02))
+    connection.start(wait=True)
+    eventually(lambda: bool(heard))
+    time.sleep(0.1)
+    connection.close()
+    assert heard == [(None, True)]
 
 
 def test_a_uri_that_is_none_is_no_crash() -> None:

@@ -240,4 +240,4 @@ def _give_back(filesystem: Filesystem, tids: set[int]) -> None:
     """
     moved = tasks.move(filesystem, "", tids)
     if moved:
-        LOG.info("gave %d task(s) back to the default group: their ids were reused while they were moved", len(moved))
+        LOG.info("tasks given back to the default group, whose ids were reused while they were moved: %d", len(moved))

@@ -90,6 +90,13 @@ class Vcpus:
         limit = self.limits.get(uuid)
         return limit if limit is not None and limit.asked == asked else None
 
+    def differs(self, before: Vcpus, uuid: str) -> bool:
+        """Whether something else was found of a VM than before."""
+        return (self.limits.get(uuid), self.affinities.get(uuid)) != (
+            before.limits.get(uuid),
+            before.affinities.get(uuid),
+        )
+
 
 class VcpuWatch:
     """Looks at the vCPUs of VMs, where they may have changed. A pass asks it if the ways of any VM follow vCPUs.
@@ -118,7 +125,7 @@ class VcpuWatch:
         :param changed: UUIDs of the VMs that may have changed.
         :returns: what is known of all VMs, and the UUIDs of those whose threads may have to be moved.
         """
-        limits = self._vcpus.limits
+        before, limits = self._vcpus, self._vcpus.limits
         born = frozenset(uuid for uuid, limit in limits.items() if uuid in vms and limit.is_outdated(vms[uuid].vm))
         # The thread of a new vCPU gets its name and its CPUs some time after it was made.
         again, self._young = self._young & vms.keys(), born
@@ -128,7 +135,14 @@ class VcpuWatch:
         if wanted or requests is not self._requests or self._lacks_some():
             self._vcpus, self._owed = self._look_at_all(vms, requests, wanted)
             self._requests = requests
+            # The pass that they changed for may have had no time for them, or they could not be looked at then.
+            again |= {uuid for uuid in vms if self._vcpus.differs(before, uuid)}
         return self._vcpus, born | again
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether time ran out before all VMs were looked at that may have changed."""
+        return bool(self._owed)
 
     def _lacks_some(self) -> bool:
         """Whether a VM had no vCPUs yet, or could not be looked at and may be now."""

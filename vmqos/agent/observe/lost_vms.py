@@ -13,11 +13,12 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from vmqos.agent.observe.command_lines import CommandLines
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.daemon.log_once import LogOnce
 from vmqos.group_names import Owner, vm_of
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.hypervisor import cgroup, exceptions, processes, qemu_process
+from vmqos.hypervisor import cgroup, exceptions, processes
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl import tasks
 from vmqos.resctrl.exceptions import Vanished
@@ -59,6 +60,9 @@ class LostVms:
         self._once = LogOnce(LOG)
         self._resctrl: ResctrlState | None = None
         self._known: tuple[Sequence[str], Set[str]] = ((), frozenset())
+        self._command_lines = CommandLines()
+        self._unsure: Set[Process] = frozenset()
+        """Those that were found, and that have not said yet what they are."""
         self.found = Lost()
 
     def look(self, resctrl: ResctrlState, vms: Mapping[str, ObservedVm], others: Set[str], *, everything: bool) -> Lost:
@@ -73,16 +77,19 @@ class LostVms:
         """
         # Lists of the same strings are compared in no time, sets are not.
         names = list(vms), others
-        is_same = resctrl is self._resctrl and names == self._known and not everything
+        is_same = resctrl is self._resctrl and names == self._known and not (everything or self._unsure)
         if is_same and all(self._still(process) is not None for process in self.found.processes):
             return self.found
         known = vms.keys() | others
         own = {uuid: directories for uuid, directories in _directories(resctrl).items() if uuid not in known}
         before = self.found
+        sure = {uuid: process for uuid, process in before.vms.items() if process not in self._unsure}
+        self._unsure = frozenset()
+        self._command_lines.begin()
         found = {
             uuid: process
             for uuid, directories in own.items()
-            if (process := self._still(before.vms.get(uuid)) or self._qemu_of(uuid, directories, vms)) is not None
+            if (process := self._still(sure.get(uuid)) or self._qemu_of(uuid, directories, vms)) is not None
         }
         classes = before.classes
         if everything:
@@ -122,7 +129,7 @@ class LostVms:
     def _qemu_of(self, uuid: str, directories: Collection[str], vms: Mapping[str, ObservedVm]) -> Process | None:
         """The QEMU of a VM that is not known, if it is in one of the VM's groups."""
         tids = set[int]().union(*(self._tasks(directory) for directory in directories))
-        found = _processes(tids, vms, lambda pid: qemu_process.says_uuid(pid, uuid))
+        found = _processes(tids, vms, lambda process: self._may_say(process, b"-uuid", uuid.encode()))
         return next(found, None)
 
     def _in_classes(
@@ -139,9 +146,18 @@ class LostVms:
         # A class may have thousands of tasks; only the first thread of each process is looked at.
         leaders = set(processes.all_pids()) - known
         return {
-            name: frozenset(_processes(self._tasks(name) & leaders, vms, lambda pid: processes.says(pid, (b"-uuid",))))
+            name: frozenset(
+                _processes(self._tasks(name) & leaders, vms, lambda process: self._may_say(process, b"-uuid"))
+            )
             for name in classes
         }
+
+    def _may_say(self, process: Process, *arguments: bytes) -> bool:
+        """Whether a process says this on its command line, or does not let that be read yet."""
+        said = self._command_lines.say(process, *arguments)
+        if said is None:
+            self._unsure |= {process}
+        return said is not False
 
     def _tasks(self, directory: str) -> set[int]:
         try:
@@ -164,7 +180,7 @@ def _directories(resctrl: ResctrlState) -> dict[str, list[str]]:
     return found
 
 
-def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[int], bool]) -> Iterator[Process]:
+def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[Process], bool]) -> Iterator[Process]:
     """The processes of these tasks that are VMs', and of no VM that is known.
 
     What a process can't forge is believed first, as in :mod:`vmqos.hypervisor.qemu_process`: which cgroup it is in.
@@ -186,7 +202,7 @@ def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[in
             continue
         try:
             folder = cgroup.vm_cgroup(pid)
-            is_it = folder not in folders if folder is not None else says(pid)
+            is_it = folder not in folders if folder is not None else says(process)
             if is_it and processes.still(process):
                 yield process
         except exceptions.ProcessVanished:

@@ -17,7 +17,7 @@ from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.hypervisor import exceptions, processes, vm_tasks
 from vmqos.hypervisor.connection import Connection
-from vmqos.hypervisor.model import VirtualMachine
+from vmqos.hypervisor.model import Process, VirtualMachine
 from vmqos.reason import Code, Reason, of_error
 
 LOG = logging.getLogger(__name__)
@@ -152,6 +152,7 @@ class RunningVms:
         self._new_threads: dict[str, vm_tasks.NewThreads] = {}
         self._last = VmList()
         self._has_ended = self._has_marked = False
+        self._ended_processes = set[Process]()
         self._ended: dict[str, tuple[int, float]] = {}
         """VMs whose processes have ended, by UUID: libvirt's ID of that run, and when it was noticed."""
 
@@ -163,12 +164,14 @@ class RunningVms:
         """
         return self._has_ended or self._has_marked
 
-    def note_end(self) -> None:
+    def note_end(self, ended: Set[Process]) -> None:
         """Have the :meth:`look` under way, or else the next one, not wait for libvirt, which may be ending the VM.
 
-        That a VM's process has ended is seen in /proc.
+        :param ended: the processes that have ended; /proc is asked whether they have.
         """
-        self._has_ended = True
+        with self._lock:
+            self._ended_processes |= ended
+            self._has_ended = True
         self._lists.wake()
         self._looks.wake()
 
@@ -203,8 +206,7 @@ class RunningVms:
             self._everything_since = time.monotonic()
         if self._has_ended and self._courtesy.gives_way():
             # The ways of what has ended are others' first; the next round asks libvirt.
-            self._has_ended = False
-            return self._without_list(due=time.monotonic())
+            return self._without_list(self._take_ended(), due=time.monotonic())
         lists = self._lists.run(
             [] if self._lists.has_results else ["all VMs"],
             lambda: self._at_most(LIST_PATIENCE if self._needs_no_list() else patience),
@@ -212,7 +214,8 @@ class RunningVms:
         )
         if not lists:
             self._look_at_marked()
-            return self._without_list()
+            # The event of a VM for which this round had no time has woken the loop for it, and will not again.
+            return self._without_list(due=time.monotonic() if self._has_untried() else None)
         # There are two where a late one came at the very moment in which this one was asked for.
         listed = lists[-1]
         if listed.value is not None:
@@ -227,12 +230,24 @@ class RunningVms:
             raise listed.error
         return self._last
 
-    def _without_list(self, due: float | None = None) -> VmList:
-        """The VMs as they are known, without those whose processes have ended, as /proc shows by itself."""
-        self._forget_dead(self._vms.keys())
+    def _without_list(self, candidates: Iterable[str] | None = None, due: float | None = None) -> VmList:
+        """The VMs as they are known, without those whose processes have ended, as /proc shows by itself.
+
+        :param candidates: the VMs whose processes may have ended; ``None``: all.
+        """
+        if candidates is None:
+            # What is told from now on is for the next round; what was told before needs none.
+            self._take_ended()
+        self._forget_dead(self._vms.keys() if candidates is None else candidates)
         unseen = self._last.unseen - self._vms.keys() - self._ended.keys()
         self._last = replace(self._last, vms=dict(self._vms), unseen=unseen, due=due)
         return self._last
+
+    def _take_ended(self) -> set[str]:
+        """The VMs of the processes that have ended since the last call, as the kernel has told."""
+        with self._lock:
+            ended, self._ended_processes, self._has_ended = self._ended_processes, set(), False
+        return {uuid for uuid, observed in self._vms.items() if observed.vm.process in ended} if ended else set()
 
     def _at_most(self, seconds: float) -> float:
         """How long to wait for libvirt: not at all once a VM's process has ended, for libvirt may be busy with that."""
@@ -252,11 +267,16 @@ class RunningVms:
         return {uuid: number for uuid, number in listed.items() if uuid not in self._ended}
 
     def _needs_no_list(self) -> bool:
-        """Whether a VM was marked after its last look began, or a look that was left behind has ended."""
-        if self._looks.has_results:
-            return True
+        """Whether there is other work than libvirt's list: a marked VM, or the end of a look that was left behind."""
+        return self._looks.has_results or self._has_untried()
+
+    def _has_untried(self) -> bool:
+        """Whether a VM was marked after its last look began, and that look is not under way any more."""
+        under_way = self._looks.under_way.keys()
         with self._lock:
-            return any(number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items())
+            return any(
+                number > self._tried.get(uuid, 0) for uuid, number in self._urgent.items() if uuid not in under_way
+            )
 
     def _look_at_marked(self) -> None:
         """Look at the marked VMs, also at those that libvirt has not listed yet."""
@@ -295,8 +315,7 @@ class RunningVms:
             self._look_for_new_threads(uuid)
         # The end that cut a round short is told by it. If a QEMU died while libvirtd was being restarted, libvirtd may
         # list its VM for a while.
-        has_ended, self._has_ended = self._has_ended, False
-        gone = frozenset(self._forget_dead(self._vms.keys() if has_ended else owed & self._vms.keys()))
+        gone = frozenset(self._forget_dead(self._take_ended() | (owed & self._vms.keys())))
         left = owed - gone
         troubles, due = self._sum_up(left) if left else ({}, None)
         now = time.monotonic()

@@ -21,12 +21,13 @@ from vmqos.agent.act import move_tasks
 from vmqos.agent.act.move_tasks import TaskGroup
 from vmqos.agent.act.outside_time import OutsideTime
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
+from vmqos.agent.observe.command_lines import CommandLines
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.allocation import Request
 from vmqos.daemon.directory_watch import DirectoryWatch, EventsLost, FileEvent
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
-from vmqos.hypervisor import cgroup, exceptions, processes, qemu_process, run_files
+from vmqos.hypervisor import cgroup, exceptions, processes, run_files
 from vmqos.hypervisor.model import Process
 from vmqos.hypervisor.run_files import DomainStatus
 from vmqos.resctrl.exceptions import ResctrlError
@@ -212,6 +213,7 @@ class Starts:
         self._filesystem = filesystem
         self._guard = threading.Lock()
         self._starts: dict[str, Start] = {}
+        self._command_lines = CommandLines()
 
     def begin(self, requests: Mapping[str, Request]) -> None:
         """Note that VMs have got their groups.
@@ -247,6 +249,7 @@ class Starts:
         :returns: these requests by UUID, and the time outside of their groups of the VMs that are seen to run.
         """
         now, kept, outside = time.monotonic(), dict[str, Request](), dict[str, OutsideTime]()
+        self._command_lines.begin()
         with self._guard:
             for uuid, start in list(self._starts.items()):
                 seen = vms[uuid].vm.process if uuid in vms else None
@@ -294,8 +297,8 @@ class Starts:
         with contextlib.suppress(exceptions.HypervisorError):
             if now < start.since + PROGRAM_PATIENCE or cgroup.vm_cgroup(pid) is not None:
                 return True
-            # Only of a process that libvirt gave no cgroup: QEMU can have this take for ever, and the lock is held.
-            if qemu_process.says_uuid(pid, uuid):
+            # Only of a process that libvirt gave no cgroup, and it may not let itself be read now.
+            if self._command_lines.say(start.process, b"-uuid", uuid.encode()) is not False:
                 return True
             LOG.warning("process %d has not become the QEMU of VM %s: it goes back to the default group", pid, uuid)
             try:

@@ -13,6 +13,7 @@ from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.vm_record import VmRecord
 from vmqos.daemon import journal
 from vmqos.daemon.worker import Worker
+from vmqos.hypervisor.model import Process
 from vmqos.insight import Cause, PairVerdict
 
 LOG = logging.getLogger(__name__)
@@ -43,12 +44,14 @@ class _Told:
     """A pair that was told.
 
     :ivar culprit: what the culprit is called.
+    :ivar runs: the processes of the culprit and of the victim.
     :ivar gone_at: when it was first missed (monotonic); ``None`` while it is there.
     :ivar is_over: whether it was known then that it is over.
     """
 
     since: float
     culprit: str
+    runs: tuple[Process, Process]
     gone_at: float | None = None
     is_over: bool = False
 
@@ -82,7 +85,7 @@ class NeighbourEvents:
                 continue
             if culprit in vms and victim in vms:
                 who = f"{_name(vms[culprit])} ({culprit})"
-                self._told[culprit, victim, cause] = _Told(pair.since, who)
+                self._told[culprit, victim, cause] = _Told(pair.since, who, _runs(vms, culprit, victim))
                 times = f"{pair.slower:.1f} times as long" + ("" if counted else ", by estimate")
                 self._tell(vms[victim], culprit, cause, SLOWED, f"{who} {_TAKES[cause]}: its work takes {times}")
 
@@ -102,6 +105,13 @@ class NeighbourEvents:
         elif culprit not in vms:
             del self._told[key]
             self._tell(vms[victim], culprit, cause, UNDISTURBED, f"{told.culprit} has ended")
+        elif (runs := _runs(vms, culprit, victim)) != told.runs:
+            del self._told[key]
+            if runs[1] != told.runs[1]:
+                text = f"it was started again, and whether {told.culprit} slows it now is not known yet"
+                self._tell(vms[victim], culprit, cause, UNKNOWN, text)
+            else:
+                self._tell(vms[victim], culprit, cause, UNDISTURBED, f"{told.culprit} was started again")
         elif pair is not None and pair.until is None:
             told.since, told.gone_at = pair.since, None
         elif told.gone_at is None:
@@ -170,6 +180,10 @@ class NeighbourWatch:
                     return
             self._give_way(PATIENCE)
             self._judge()
+
+
+def _runs(vms: Mapping[str, VmRecord], culprit: str, victim: str) -> tuple[Process, Process]:
+    return vms[culprit].observed.vm.process, vms[victim].observed.vm.process
 
 
 def _name(record: VmRecord) -> str:

@@ -120,6 +120,7 @@ class Api:
         self._triers = frozenset(map(bounded_server.user, triers))
         self._sizes = sizes
         self._told_counters = counters.Counters()
+        self._told_vms = vms.Vms()
         self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
         self._routes: dict[str, Callable[[dict[str, list[str]]], Any]] = {
@@ -182,7 +183,7 @@ class Api:
 
     def _vms(self) -> contract.Vms:
         health = self._agent.health
-        found = vms.vms(self._agent.snapshot)
+        found = self._told_vms.told(self._agent.snapshot)
         return {"vms": found, "age_seconds": health_report.oldest(health.looked_at, health.passed_at)}
 
     def _caches(self) -> contract.Caches:
@@ -237,7 +238,7 @@ class Api:
         """Begin a trial, ask for it again or give it back; what is told of it is in ``/v1/health``, too."""
         if (client := environ["REMOTE_ADDR"]) not in self._triers:
             raise _Answer("403 Forbidden", f"only root may have something tried on a VM, and {client} is not root")
-        method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""))
+        method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         if method not in ("PUT", "DELETE"):
             raise _Answer("405 Method Not Allowed", "a trial is begun by PUT and given back by DELETE")
         _only(environ.get("QUERY_STRING", ""), TRIAL_PARAMETERS)

@@ -18,8 +18,10 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import caches as both_levels
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.hypervisor.model import Process
 from vmqos.local_api import contract
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthUnit
 from vmqos.telemetry.hardware_events import NAMES
 
 LOG = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class Neighbours:
         self._latest = min(LATEST, 0.8 * interval) if interval else LATEST
         self._condition = threading.Condition()
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0)
+        self._runs: Mapping[str, Process] = {}
+        """The processes of the VMs that were last judged, by UUID."""
         self._is_judging = False
         self._due = -math.inf
         self._known_host: tuple[tuple[object, ...], insight.Host] | None = None
@@ -86,12 +90,23 @@ class Neighbours:
         return cast(contract.NeighbourSamples, told)
 
     def verdicts(self) -> contract.Neighbours:
-        """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it."""
+        """Who slows whom, as it was last judged; it is judged anew if there are newer samples, and time for it.
+
+        Of a VM that has ended or was started again since, nothing is told until it is.
+        """
         with self._condition:
             if not self._is_judging and time.monotonic() >= self._due:
                 self._is_judging = self._has_begun()
             self._condition.wait_for(lambda: not self._is_judging, PATIENCE)
-            return self._known
+            known, runs = self._known, self._runs
+        now = processes_of(self._snapshot())
+        if not (ended := {uuid for uuid, process in runs.items() if now.get(uuid) != process}):
+            return known
+        return {
+            **known,
+            "vms": [vm for vm in known["vms"] if vm["uuid"] not in ended],
+            "pairs": [pair for pair in known["pairs"] if ended.isdisjoint((pair["culprit"], pair["victim"]))],
+        }
 
     def _host(self, snapshot: Snapshot) -> insight.Host:
         """The host; mostly nothing has changed of it since the last time."""
@@ -112,8 +127,9 @@ class Neighbours:
     def _judge(self) -> None:
         began, found = time.monotonic(), None
         try:
+            snapshot = self._snapshot()
             read, caches = self._recent.columns()
-            host = self._host(self._snapshot())
+            host = self._host(snapshot)
             series = series_of(read, caches, host)
             judged = insight.judge_series(host, read.times, series)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
@@ -127,11 +143,17 @@ class Neighbours:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")
         with self._condition:
-            self._known = found or self._known
+            if found is not None:
+                self._known, self._runs = found, processes_of(snapshot)
             took = time.monotonic() - began
             self._due = began + max(self._recent.interval, min(took / USUAL_SHARE, self._latest), took / SHARE)
             self._is_judging = False
             self._condition.notify_all()
+
+
+def processes_of(snapshot: Snapshot) -> dict[str, Process]:
+    """The VMs' QEMU processes, by UUID: another one is another run."""
+    return {uuid: record.observed.vm.process for uuid, record in snapshot.vms.items()}
 
 
 def host_of(snapshot: Snapshot) -> insight.Host:
@@ -156,7 +178,12 @@ def host_of(snapshot: Snapshot) -> insight.Host:
             _promise(record.request.asked or CacheRequest()),
             record.observed.vm.vcpus,
         )
-    return insight.Host(caches, {uuid: vm for uuid, vm in vms.items() if vm.masks}, limited_in=_limited_in(snapshot))
+    return insight.Host(
+        caches,
+        {uuid: vm for uuid, vm in vms.items() if vm.masks},
+        limited_in=_limited_in(snapshot),
+        percent_steps=_percent_steps(snapshot),
+    )
 
 
 def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dict[str, insight.Series]:
@@ -245,6 +272,14 @@ def _limited_in(snapshot: Snapshot) -> insight.LimitedIn:
         return insight.LimitedIn.UNKNOWN
     throttle = snapshot.resctrl.capabilities.memory_bandwidth
     return insight.LimitedIn(throttle.unit.told_in if throttle is not None else None)
+
+
+def _percent_steps(snapshot: Snapshot) -> insight.PercentSteps | None:
+    throttle = snapshot.resctrl.capabilities.memory_bandwidth if snapshot.resctrl is not None else None
+    if throttle is None or throttle.unit is not BandwidthUnit.PERCENT:
+        return None
+    gran = max(1, throttle.bandwidth_gran)
+    return insight.PercentSteps(gran, max(gran, -(-throttle.min_bandwidth // gran) * gran))
 
 
 def _promise(asked: CacheRequest) -> insight.Promise:

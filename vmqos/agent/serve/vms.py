@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from typing import Any, cast
 
 from vmqos import allocation
 from vmqos.agent.act import control_groups
@@ -24,18 +25,57 @@ from vmqos.resctrl import tasks
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.filesystem import Filesystem
 
+_Told = tuple[VmRecord, dict[str, Any]]
+"""A VM, and what is told of it as long as no pass changes it."""
 
-def vms(snapshot: Snapshot) -> list[contract.Vm]:
-    """Every VM, those that came first in front."""
-    return [vm(snapshot, record) for record in sorted(snapshot.vms.values(), key=lambda record: record.arrival)]
+
+class Vms:
+    """Tells all VMs; what stays the same from one pass to the next is made once. May be called from any thread."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[object, ...], Mapping[str, _Told]] = (), {}
+
+    def told(self, snapshot: Snapshot) -> list[contract.Vm]:
+        """Every VM, those that came first in front."""
+        basis, (before, known) = (snapshot.vms, snapshot.resctrl, snapshot.topology), self._known
+        if not _is_same(basis, before):
+            if not _is_same(basis[1:], before[1:]):
+                known = {}
+            in_order = sorted(snapshot.vms.values(), key=lambda record: record.arrival)
+            known = {record.uuid: _told(snapshot, record, known.get(record.uuid)) for record in in_order}
+            self._known = basis, known
+        now = time.monotonic()
+        return [cast(contract.Vm, {**same, **_times(record, now)}) for record, same in known.values()]
+
+
+def _is_same(now: tuple[object, ...], before: tuple[object, ...]) -> bool:
+    return len(now) == len(before) and all(one is other for one, other in zip(now, before, strict=True))
 
 
 def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
     """One VM."""
+    return cast(contract.Vm, {**_same(snapshot, record), **_times(record, time.monotonic())})
+
+
+def _told(snapshot: Snapshot, record: VmRecord, known: _Told | None) -> _Told:
+    return known if known is not None and known[0] is record else (record, _same(snapshot, record))
+
+
+def _times(record: VmRecord, now: float) -> dict[str, float | None]:
+    """What is another thing at each moment."""
+    spent, failure = record.time, record.failure
+    return {
+        "promised_seconds": spent.promised_until(now) if spent else None,
+        "kept_seconds": spent.kept_until(now) if spent else None,
+        "retry_in": max(0.0, failure.due - now) if failure else None,
+    }
+
+
+def _same(snapshot: Snapshot, record: VmRecord) -> dict[str, Any]:
+    """What stays the same as long as no pass changes the VM, resctrl or the caches."""
     observed, given, tasks = record.observed.vm, record.allocation, record.tasks
     asked = record.request.asked or CacheRequest()
-    metadata, failure, vcpus = observed.metadata, record.failure, record.vcpus
-    spent, now = record.time, time.monotonic()
+    metadata, failure, vcpus, spent = observed.metadata, record.failure, record.vcpus, record.time
     return {
         "uuid": record.uuid,
         "name": observed.name,
@@ -67,10 +107,7 @@ def vm(snapshot: Snapshot, record: VmRecord) -> contract.Vm:
         "outside_later": _seconds(record.outside.later if record.outside else None),
         "since": given.since,
         "state_changes": spent.changes if spent else None,
-        "promised_seconds": spent.promised_until(now) if spent else None,
-        "kept_seconds": spent.kept_until(now) if spent else None,
         "last_error": failure.reason.text if failure else None,
-        "retry_in": max(0.0, failure.due - now) if failure else None,
     }
 
 

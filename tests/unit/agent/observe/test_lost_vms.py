@@ -5,14 +5,21 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
+from tests.unit.agent.loop_host import LONG
+from tests.unit.eventually import eventually
+from vmqos.agent.observe import command_lines
 from vmqos.allocation import PromiseState
 from vmqos.hypervisor import processes
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import tasks
+
+SHIPPED = command_lines.PATIENCE
 
 
 def lose(host: Host, uuid: str) -> VirtualMachine:
@@ -112,6 +119,42 @@ def test_a_process_that_is_no_vm_keeps_no_group(host: Host) -> None:
     end(lose(host, uuid), host)
     host.settle()
     assert not host.groups()
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_a_process_that_does_not_let_its_command_line_be_read_holds_nothing_up_and_may_be_the_vms(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, specs: dict[str, str], everything: bool
+) -> None:
+    host = make_host("cascade-lake")
+    monkeypatch.setattr(command_lines, "PATIENCE", SHIPPED)
+    uuid = host.boot(specs, threads=1)
+    host.settle()
+    if specs is SHARED:
+        host.resctrl.rmdir(f"{CLASS}/mon_groups/vmqos.{uuid}")
+    hung, asked, answer = threading.Event(), list[int](), False
+    group = next(iter(host.groups()))
+
+    def says(pid: int, arguments: tuple[bytes, ...]) -> bool:
+        asked.append(pid)
+        assert hung.wait(LONG)
+        return answer
+
+    monkeypatch.setattr(processes, "says", says)
+    vm = lose(host, uuid)
+    for _ in range(3):
+        began = time.monotonic()
+        host.run(everything=everything)
+        assert time.monotonic() - began < LONG / 2, "the caller waits for no process"
+        assert host.groups() == {group} and host.reconciler.lost == {vm.process}
+    assert asked == [vm.process.pid], "it is asked once"
+    hung.set()
+    eventually(lambda: not any(thread.name == "command-line" for thread in threading.enumerate()))
+    monkeypatch.setattr(command_lines, "PATIENCE", LONG)
+    # Classes are looked into by an audit.
+    host.run(everything=True)
+    host.settle()
+    assert not host.groups() and not host.reconciler.lost
 
 
 def test_the_log_tells_of_it_once(host: Host, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import os
 import select
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import pytest
 
@@ -25,7 +25,12 @@ class Told:
 
     def __init__(self) -> None:
         self.told = threading.Semaphore(0)
-        self.ends = ProcessEnds(self.told.release)
+        self.processes = set[Process]()
+        self.ends = ProcessEnds(self._note)
+
+    def _note(self, ended: Set[Process]) -> None:
+        self.processes |= ended
+        self.told.release()
 
     def within(self, seconds: float) -> bool:
         """Whether an end is told of in time."""
@@ -52,7 +57,7 @@ def test_an_end_is_told_once(told: Told, child: subprocess.Popen[bytes]) -> None
     told.ends.follow({process})
     assert not told.within(SHORT)
     child.kill()
-    assert told.within(LONG)
+    assert told.within(LONG) and told.processes == {process}
     told.ends.follow({process})
     assert not told.within(SHORT), "it is a zombie, and was told of"
 
@@ -76,14 +81,21 @@ def test_the_end_of_a_process_that_is_not_followed_any_more_is_no_news(
     assert not told.within(SHORT)
 
 
-def test_a_process_that_is_gone_or_whose_pid_is_anothers_is_left_out(
+def test_processes_that_ended_before_they_were_followed_are_told_of_once(
     told: Told, child: subprocess.Popen[bytes]
 ) -> None:
     known = processes.of_pid(child.pid)
-    told.ends.follow({Process(9999999, 1), Process(known.pid, known.start_time - 1)})
+    with subprocess.Popen(["sleep", "1000"]) as second:
+        zombie = processes.of_pid(second.pid)
+        second.kill()
+        os.waitid(os.P_PID, second.pid, os.WEXITED | os.WNOWAIT)
+        gone = {Process(9999999, 1), Process(known.pid, known.start_time - 1), zombie}
+        told.ends.follow({known, *gone})
+        assert told.within(LONG) and told.processes == gone
+        told.ends.follow({known, *gone})
+        assert not told.within(SHORT), "they were told of"
     child.kill()
-    child.wait()
-    assert not told.within(SHORT)
+    assert told.within(LONG) and told.processes == {known, *gone}, "the one whose PID it was is another one"
 
 
 _epoll = select.epoll

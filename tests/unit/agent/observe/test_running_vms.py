@@ -19,6 +19,7 @@ from tests.unit.agent.observe.late_libvirt import patient as patient
 from tests.unit.agent.observe.late_libvirt import qemu as qemu
 from tests.unit.agent.observe.late_libvirt import running as running
 from tests.unit.clock import Clock
+from tests.unit.eventually import eventually
 from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.observe import looks
 from vmqos.agent.observe import running_vms as module
@@ -197,6 +198,35 @@ def test_a_marked_vm_is_looked_at_while_libvirt_does_not_list(
     libvirt.listed = {"a": 1, "b": 1}
     found = running.look(False, LONG)
     assert found.vms.keys() == {"a", "b"} and not found.dying
+
+
+def test_marked_vms_for_which_a_round_has_no_time_have_theirs_at_once_while_libvirt_does_not_list(
+    running: RunningVms, libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running.look(True, LONG).vms.keys() == {"a"}
+    libvirt.answers.clear()
+    running.look(False, PATIENCE)
+    monkeypatch.setattr(module, "ROUND_BUDGET", 0.0)
+    libvirt.on_describe = lambda: eventually(lambda: not running._looks._queue)
+    for uuid in ("b", "c"):
+        libvirt.vms[uuid] = replace(libvirt.vm, uuid=uuid)
+        running.mark(uuid)
+    found = running.look(False, PATIENCE)
+    assert found.vms.keys() == {"a", "b"} and found.due is not None
+    found = running.look(False, PATIENCE)
+    assert found.vms.keys() == {"a", "b", "c"} and found.due is None, "only libvirt's list is waited for"
+
+
+def test_no_pass_after_the_other_waits_for_a_look_that_hangs_while_libvirt_does_not_list(
+    running: RunningVms, libvirt: Libvirt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running.look(True, LONG).vms.keys() == {"a"}
+    libvirt.answers.clear()
+    monkeypatch.setattr(module, "LOOK_DEADLINE", 0.0)
+    libvirt.on_describe = lambda: libvirt.answers.wait(LONG)  # type: ignore[assignment]
+    for _ in range(2):
+        running.mark("a")
+        assert running.look(False, PATIENCE).due is None, "its end wakes the loop"
 
 
 def test_a_vm_that_is_marked_while_the_list_is_waited_for_is_looked_at_at_once(
@@ -450,7 +480,7 @@ def test_news_without_end_leave_a_look_at_all_vms_a_whole_round_in_each_while(
     running._courtesy = courtesy = Courtesy(longest=1.0, clock=clock)
 
     def tell() -> None:
-        (running.note_end if news == "ends" else lambda: running.mark("a"))()
+        running.note_end(set()) if news == "ends" else running.mark("a")
 
     libvirt.on_describe = tell
     running.look(True, LONG)

@@ -19,8 +19,9 @@ from tests.unit.agent.observe.late_libvirt import patient as patient
 from tests.unit.agent.observe.late_libvirt import qemu as qemu
 from tests.unit.agent.observe.late_libvirt import running as running
 from tests.unit.eventually import eventually
+from vmqos.agent.courtesy import Courtesy
 from vmqos.agent.observe import running_vms as module
-from vmqos.agent.observe.running_vms import RunningVms
+from vmqos.agent.observe.running_vms import RunningVms, lives
 from vmqos.hypervisor import processes
 
 
@@ -85,13 +86,51 @@ def test_a_vm_whose_end_the_kernel_tells_is_gone_although_a_late_list_has_it(
     have_a_list_come_late(running, libvirt, late)
     ends.kill()
     ends.wait()
-    running.note_end()
+    running.note_end({libvirt.vms["ends"].process})
     found = running.look(False, LONG)
     assert found.vms.keys() == {"a"} and not found.unseen and found.due is not None, "libvirt is to be asked"
     assert running.look(False, LONG).vms.keys() == {"a"}, "libvirt lists it for a second longer"
     libvirt.listed = {"a": 1, "ends": 2}
     libvirt.vms["ends"] = replace(libvirt.vm, uuid="ends", libvirt_id=2)
     assert running.look(False, LONG).vms.keys() == {"a", "ends"}, "it was started anew"
+
+
+def test_no_other_vm_is_looked_at_for_an_end(
+    running: RunningVms, libvirt: Libvirt, ends: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = list[str]()
+    monkeypatch.setattr(module, "lives", lambda vm: looked_at.append(vm.uuid) or lives(vm))
+    kill(ends)
+    running.note_end({libvirt.vms["ends"].process})
+    assert running.look(False, LONG).vms.keys() == {"a"} and looked_at == ["ends"]
+    running.note_end(set())
+    assert running.look(False, LONG).vms.keys() == {"a"} and looked_at == ["ends"]
+
+
+def test_an_end_that_is_told_of_at_the_last_moment_of_a_round_is_not_lost(
+    running: RunningVms, libvirt: Libvirt, ends: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = running._take_ended
+
+    def end_first() -> set[str]:
+        kill(ends)
+        running.note_end({libvirt.vms["ends"].process})
+        return take()
+
+    monkeypatch.setattr(running, "_take_ended", end_first)
+    assert running.look(False, LONG).vms.keys() == {"a"}
+
+
+def test_no_other_vm_is_looked_at_for_an_end_when_libvirt_is_asked_all_the_same(
+    running: RunningVms, libvirt: Libvirt, ends: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = list[str]()
+    monkeypatch.setattr(module, "lives", lambda vm: looked_at.append(vm.uuid) or lives(vm))
+    # Passes gave way to ends for as long as they may.
+    monkeypatch.setattr(Courtesy, "gives_way", lambda self: False)
+    kill(ends)
+    running.note_end({libvirt.vms["ends"].process})
+    assert running.look(False, LONG).vms.keys() == {"a"} and looked_at == ["ends"]
 
 
 def test_an_end_ends_the_wait_for_a_libvirt_that_is_busy_with_it(
@@ -101,13 +140,13 @@ def test_an_end_ends_the_wait_for_a_libvirt_that_is_busy_with_it(
 
     def end() -> None:
         kill(ends)
-        running.note_end()
+        running.note_end({libvirt.vms["ends"].process})
 
     timer = threading.Timer(0.05, end)
     timer.start()
     found = running.look(False, LONG)
     timer.join()
-    assert found.vms.keys() == {"a"}
+    assert found.vms.keys() == {"a"} and not running.has_news
 
 
 def test_an_end_ends_a_round_of_quick_looks_which_goes_on_in_the_next_one(
@@ -122,7 +161,7 @@ def test_an_end_ends_a_round_of_quick_looks_which_goes_on_in_the_next_one(
         time.sleep(0.02)
         if libvirt.described == before + 5:
             kill(ends)
-            running.note_end()
+            running.note_end({libvirt.vms["ends"].process})
 
     libvirt.on_describe = end
     found = running.look(True, LONG)

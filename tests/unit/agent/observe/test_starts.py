@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.unit.agent.loop_host import LONG
+from tests.unit.eventually import eventually
+from vmqos.agent.act import move_tasks
+from vmqos.agent.observe import command_lines
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.starting_vms import Starts
@@ -99,13 +105,35 @@ def test_a_start_goes_on_while_proc_does_not_tell_whether_its_process_lives(
 def test_a_process_in_a_vms_cgroup_is_not_asked_for_its_command_line(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang(pid: int, uuid: str) -> bool:
-        raise AssertionError("its command line may be in memory that it never fills")
-
+    asked = list[int]()
     starts.note_process(UUID, ALIVE, outside=0)
     monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.qemu_process.says_uuid", hang)
+    monkeypatch.setattr(processes, "says", lambda pid, arguments: asked.append(pid))
     monkeypatch.setattr(
         "vmqos.agent.observe.starting_vms.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope"
     )
     assert starts.under_way({}, {})[0] == {UUID: REQUEST}
+    assert not asked, "its command line may be in memory that it never fills"
+
+
+def test_a_process_that_does_not_let_its_command_line_be_read_holds_nothing_up_and_may_be_the_vms(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung, given_back = threading.Event(), list[object]()
+
+    def says(pid: int, arguments: object) -> bool:
+        assert hung.wait(LONG)
+        return False
+
+    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr(processes, "says", says)
+    monkeypatch.setattr(move_tasks, "place", lambda *found: given_back.append(found))
+    starts.note_process(UUID, ALIVE, outside=0)
+    began = time.monotonic()
+    for _ in range(3):
+        assert starts.under_way({}, {})[0] == {UUID: REQUEST}
+    assert time.monotonic() - began < LONG / 2 and not given_back
+    hung.set()
+    monkeypatch.setattr(command_lines, "PATIENCE", LONG)
+    eventually(lambda: starts.under_way({}, {})[0] == {})
+    assert len(given_back) == 1

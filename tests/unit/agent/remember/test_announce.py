@@ -8,12 +8,17 @@ import pytest
 
 from tests.unit.agent.remember.test_changes import standing
 from tests.unit.agent.serve.test_vms import UUID
-from vmqos.agent.remember.announce import announce
-from vmqos.agent.remember.changes import Seen, between
+from vmqos.agent.remember import announce as announcing
+from vmqos.agent.remember.announce import announce, announce_other_reason
+from vmqos.agent.remember.changes import LONGEST_TEXT, Seen, between
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState
+from vmqos.daemon.log_once import BURST, LogOnce
 from vmqos.reason import Code, Reason
+
+MEANS = "; VMs that start or change are not served until it works again, those that are known keep what they have"
+"""What the log says after the reason for which libvirt fails."""
 
 PENDING = standing(PromiseState.PENDING, Reason(Code.NO_WAYS, "no room"))
 
@@ -25,7 +30,7 @@ def told(caplog: pytest.LogCaptureFixture, before: VmRecord | None, after: VmRec
     log.add(between(Seen(), Seen(first, {"libvirt": "gone"})))
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        announce(first, second, log.add(between(Seen(first), Seen(second))))
+        announce(Seen(first), Seen(second), log.add(between(Seen(first), Seen(second))))
     return [(record.levelname, record.message, record.journal_fields) for record in caplog.records]  # type: ignore[attr-defined]
 
 
@@ -84,12 +89,39 @@ def test_what_fails_of_the_host_and_works_again_is_logged_with_the_number_of_its
     log, well, ill = EventLog(), Seen(troubles={"libvirt": ""}), Seen(troubles={"libvirt": "no answer"})
     with caplog.at_level(logging.INFO):
         for before, after in ((Seen(), well), (well, ill), (ill, well)):
-            announce({}, {}, log.add(between(before, after)))
+            announce(before, after, log.add(between(before, after)))
     assert [(record.levelname, record.message, record.journal_fields) for record in caplog.records] == [  # type: ignore[attr-defined]
         (
             "WARNING",
-            "libvirt: fails: no answer",
+            f"libvirt: fails: no answer{MEANS}",
             {"VMQOS_PART": "libvirt", "VMQOS_STATE": "fails", "VMQOS_EVENT": "1"},
         ),
         ("INFO", "libvirt: works again", {"VMQOS_PART": "libvirt", "VMQOS_STATE": "works", "VMQOS_EVENT": "2"}),
     ]
+
+
+@pytest.mark.parametrize(("part", "level"), [("resctrl", "ERROR"), ("libvirt", "WARNING")])
+def test_a_host_that_can_keep_no_promise_is_an_error_whose_reason_is_told_in_full(
+    caplog: pytest.LogCaptureFixture, part: str, level: str
+) -> None:
+    reason = "x" * 2 * LONGEST_TEXT
+    before, after = Seen(troubles={part: ""}), Seen(troubles={part: reason})
+    announce(before, after, EventLog().add(between(before, after)))
+    means = MEANS if part == "libvirt" else ""
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        (level, f"{part}: fails: {reason}{means}")
+    ]
+
+
+def test_another_reason_of_what_fails_is_logged_without_an_event_and_only_some_times(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = LogOnce(announcing.LOG)
+    for number in range(2 * BURST):
+        announce_other_reason("resctrl", f"held by process {number}", once)
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("ERROR", f"resctrl: fails: held by process {number}") for number in range(BURST)
+    ]
+    assert {tuple(record.journal_fields.items()) for record in caplog.records} == {  # type: ignore[attr-defined]
+        (("VMQOS_PART", "resctrl"), ("VMQOS_STATE", "fails"))
+    }

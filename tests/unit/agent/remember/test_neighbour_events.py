@@ -15,6 +15,7 @@ from vmqos.agent.remember.changes import LONGEST_TEXT
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.neighbour_events import GONE_FOR, MOST, SURE, NeighbourEvents, NeighbourWatch
 from vmqos.agent.vm_record import VmRecord
+from vmqos.hypervisor.model import Process
 from vmqos.insight import Cause, PairVerdict
 
 THIEF = "22222222-2222-4222-8222-222222222222"
@@ -143,6 +144,25 @@ def test_a_culprit_that_ends_slows_nobody_any_more(told: Told) -> None:
     told.hear(pair())
     assert told.states == ["slowed", "undisturbed"]
     assert told.last["reason"] == f"batch-1 ({THIEF}) has ended"
+
+
+@pytest.mark.parametrize(
+    ("restarted", "state", "reason"),
+    [
+        (THIEF, "undisturbed", f"batch-1 ({THIEF}) was started again"),
+        (UUID, "unknown", f"it was started again, and whether batch-1 ({THIEF}) slows it now is not known yet"),
+    ],
+)
+def test_a_pair_is_of_one_run_of_both_vms(told: Told, restarted: str, state: str, reason: str) -> None:
+    told.hear(pair())
+    record = told.vms[restarted]
+    vm = replace(record.observed.vm, process=Process(99, 99))
+    told.vms[restarted] = replace(record, observed=replace(record.observed, vm=vm))
+    told.hear()
+    assert told.states == ["slowed", state]
+    assert (told.last["before"], told.last["reason"]) == ("slowed", reason)
+    told.hear(pair())
+    assert told.states == ["slowed", state, "slowed"], "it is found anew"
 
 
 def test_the_end_of_a_victim_is_told_elsewhere(told: Told) -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import socket
 import stat
 from collections.abc import Iterator
@@ -117,6 +119,50 @@ def test_a_socket_that_can_not_be_made_names_its_option(tmp_path: Path) -> None:
         UnixServer(lambda environ, start: [], "[api] socket", str(tmp_path), mode="600")
     with pytest.raises(SocketUnusable, match="socket_group: there is no group 'no-such-group' on this host"):
         UnixServer(lambda environ, start: [], "[api] socket", str(tmp_path / "s"), mode="660", group="no-such-group")
+
+
+@pytest.fixture
+def without_dac_override(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the unit's root, nobody may connect to a socket that is another user's."""
+
+    def refuse(probe: socket.socket, address: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def left_behind(path: Path) -> str:
+    """A socket of this user that no process answers on."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    return str(path)
+
+
+@pytest.mark.usefixtures("without_dac_override")
+@pytest.mark.parametrize("owner", [os.geteuid(), None])
+def test_a_socket_that_a_killed_agent_gave_to_the_gateways_user_is_replaced(tmp_path: Path, owner: int | None) -> None:
+    path = left_behind(tmp_path / "s")
+    server = UnixServer(lambda environ, start: [], "[gateway] agent_socket", path, mode="600", owner=owner)
+    server.start()
+    server.stop()
+    assert not os.path.exists(path)
+
+
+@pytest.mark.usefixtures("without_dac_override")
+@pytest.mark.parametrize("has_name", [True, False])
+def test_a_socket_of_another_user_that_can_not_be_asked_is_left_alone_and_the_error_says_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_name: bool
+) -> None:
+    names = {os.geteuid(): SimpleNamespace(pw_name="alice")} if has_name else {}
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: names[uid])
+    path = left_behind(tmp_path / "s")
+    inode = os.stat(path).st_ino
+    who = f"alice (UID {os.geteuid()})" if has_name else f"UID {os.geteuid()}"
+    with pytest.raises(SocketUnusable) as raised:
+        UnixServer(lambda environ, start: [], "[gateway] agent_socket", path, mode="600", owner=os.geteuid() + 1)
+    assert f"agent_socket = {path}: the socket there belongs to {who}," in str(raised.value)
+    assert f"remove it (rm {path})" in str(raised.value)
+    assert os.stat(path).st_ino == inode
 
 
 def test_a_socket_that_another_process_answers_on_is_left_to_it(played: Played) -> None:

@@ -29,6 +29,7 @@ from vmqos.agent.serve.neighbours import Neighbours, host_of
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.hypervisor.model import Process
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
 from vmqos.telemetry import Rates, Reading
 
@@ -53,11 +54,11 @@ def sharing() -> Snapshot:
     return replace(known, vms={**known.vms, UUID: alone})
 
 
-def limiting(known: Snapshot, unit: BandwidthUnit | None) -> Snapshot:
+def limiting(known: Snapshot, unit: BandwidthUnit | None, least: int = 1, gran: int = 1) -> Snapshot:
     """A host that limits memory bandwidth in this unit; ``None``: it can't limit it."""
     assert known.resctrl is not None
     capabilities = known.resctrl.capabilities
-    bandwidths = {"MB": BandwidthResource("MB", 8, 1, 1, True, (0,), unit)} if unit else {}
+    bandwidths = {"MB": BandwidthResource("MB", 8, least, gran, True, (0,), unit)} if unit else {}
     return replace(known, resctrl=replace(known.resctrl, capabilities=replace(capabilities, bandwidths=bandwidths)))
 
 
@@ -127,6 +128,22 @@ def test_the_unit_of_limits_is_that_of_resctrl(throttle: BandwidthUnit | None, u
 
 def test_the_unit_of_limits_is_not_known_while_resctrl_can_not_be_read() -> None:
     assert host_of(Snapshot()).limited_in is insight.LimitedIn.UNKNOWN
+    assert host_of(Snapshot()).percent_steps is None
+
+
+@pytest.mark.parametrize(
+    ("least", "gran", "steps"),
+    [
+        (10, 10, insight.PercentSteps(10, 10)),
+        (20, 20, insight.PercentSteps(20, 20)),
+        (1, 1, insight.PercentSteps(1, 1)),
+        (0, 0, insight.PercentSteps(1, 1)),
+        (5, 10, insight.PercentSteps(10, 10)),
+    ],
+)
+def test_the_steps_of_percentages_are_those_of_resctrl(least: int, gran: int, steps: insight.PercentSteps) -> None:
+    assert host_of(limiting(snapshot(), BandwidthUnit.PERCENT, least, gran)).percent_steps == steps
+    assert host_of(limiting(snapshot(), BandwidthUnit.MBPS, least, gran)).percent_steps is None
 
 
 def test_it_is_known_how_many_vcpus_a_vm_has() -> None:
@@ -185,6 +202,21 @@ def test_a_thief_is_named_with_what_it_took(counted: bool) -> None:
     json.dumps(told)
 
 
+@pytest.mark.parametrize("restarted", [UUID, OTHER])
+@pytest.mark.parametrize("is_back", [True, False])
+def test_nothing_is_told_of_a_run_that_is_over(restarted: str, is_back: bool) -> None:
+    known = sharing()
+    asked = Neighbours(lambda: known, filled())
+    assert len(asked.verdicts()["pairs"]) == 1
+    record = known.vms[restarted]
+    vm = replace(record.observed.vm, process=Process(99, 99))
+    others = {uuid: other for uuid, other in known.vms.items() if uuid != restarted}
+    again = {restarted: replace(record, observed=replace(record.observed, vm=vm))}
+    known = replace(known, vms={**others, **again} if is_back else others)
+    told = asked.verdicts()
+    assert (told["pairs"], {one["uuid"] for one in told["vms"]}) == ([], others.keys())
+
+
 def test_where_no_traffic_is_counted_nobody_is_accused_and_it_is_told() -> None:
     told = Neighbours(sharing, filled(moved=False)).verdicts()
     assert (told["pairs"], told["counted"], told["traffic_counted"], told["samples"]) == ([], True, False, 100)
@@ -207,6 +239,7 @@ def test_columns_are_the_samples_in_another_form(counted: bool) -> None:
     made = neighbours.series_of(read, caches, host)
     assert (list(read.times), list(made)) == (times, list(series))
     for uuid, of in series.items():
+        assert made[uuid].begins == of.begins
         # Samples are told as whole numbers.
         for column, told in zip(every_column(made[uuid]), every_column(of), strict=True):
             assert column == pytest.approx(told, abs=1e-3, nan_ok=True)

@@ -88,6 +88,39 @@ def test_a_vm_is_told_with_all_that_the_contract_names() -> None:
     }  # fmt: skip
 
 
+def test_of_all_vms_only_what_a_pass_changed_is_told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = snapshot(), "22222222-2222-4222-8222-222222222222"
+    observed = first.vms[UUID].observed
+    earlier = replace(observed.vm, uuid=other, process=Process(90, 3))
+    spent = PromiseTime(PromiseState.KEPT, time.monotonic() - 60, changes=3, promised=40.0, kept=20.0)
+    first = replace(with_record(first, time=spent), vms={**with_record(first, time=spent).vms})
+    first.vms[other] = VmRecord(replace(observed, vm=earlier))  # type: ignore[index]
+    made: list[str] = []
+    same = vms._same
+
+    def noted(known: Snapshot, record: VmRecord) -> dict[str, Any]:
+        made.append(record.uuid)
+        return same(known, record)
+
+    monkeypatch.setattr(vms, "_same", noted)
+    all_vms = vms.Vms()
+    told = all_vms.told(first)
+    assert [one["uuid"] for one in told] == [other, UUID], "the one that was started first comes first"
+    assert [*told[1]] == [*vms.vm(first, first.vms[UUID])]
+    made.clear()
+    later = all_vms.told(first)[1]
+    assert later["promised_seconds"] > told[1]["promised_seconds"] and not made  # type: ignore[operator]
+    renamed = replace(first.vms[other], unmonitored="no RMID is left")
+    second = replace(first, vms={**first.vms, other: renamed})
+    assert [one["unmonitored_reason"] for one in all_vms.told(second)] == ["no RMID is left", ""]
+    assert made == [other]
+    gone = replace(second, vms={UUID: second.vms[UUID]})
+    assert [one["uuid"] for one in all_vms.told(gone)] == [UUID] and made == [other]
+    all_vms.told(replace(gone, resctrl=None))
+    assert made == [other, UUID], "what is told of masks and limits may follow from what resctrl has"
+    assert all_vms.told(replace(gone, vms={})) == []
+
+
 @pytest.mark.parametrize(("at_start", "told"), [(400_000, 0.0004), (0, 0.0), (None, None)])
 def test_the_time_outside_of_its_group_is_told_as_far_as_it_is_known(at_start: int | None, told: float | None) -> None:
     found = told_vm(with_record(snapshot(), outside=OutsideTime(Process(100, 1), at_start, later=2_000_000)))
