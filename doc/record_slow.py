@@ -45,6 +45,8 @@ WIDE = 120
 LOOK = 2.0
 """Seconds: ``[telemetry] interval``, as it is unless configured."""
 CALM_FOR = 24 * LOOK
+WAITED = 15 * LOOK
+"""Seconds after which the VM does its work again, and the guide has its reader look whether the resize helped."""
 
 Does = list[Any]
 """What a VM holds (bytes), moves (bytes a second, between two bounds) and executes (events a second)."""
@@ -152,7 +154,7 @@ def _by_uuid(by_name: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def samples(host: Host) -> int:
-    """How many samples of the victim there are."""
+    """How many samples there are of the victim's run of now."""
     return len(host.agent.get("/v1/neighbours/samples")["samples"].get(uuid_of(VICTIM), []))
 
 
@@ -206,7 +208,7 @@ def main() -> None:
         connection.close()
         processes.wait_until(lambda: not samples(host), "the VM's end", 30.0)
         host.start(((VICTIM, vms.Flavor(COPY, nova.specs), ON_CACHE_0),))
-        processes.wait_until(lambda: samples(host) >= 12, "some ten looks", 120.0)
+        processes.wait_until(lambda: samples(host) * LOOK >= WAITED, "half a minute", 120.0)
         record("slow-after-vm-show.txt", host.vmqos("vm", "show", VICTIM))
         record("slow-after-neighbours.txt", host.vmqos("neighbours", VICTIM))
         record("slow-after-events.txt", host.vmqos("events", VICTIM))

@@ -45,6 +45,19 @@ from tools.lab.workspace import Workspace
 
 NOTHING_ASKED: Mapping[str, str] = {}
 
+NUMBERS = """\
+<domstatus state="running" reason="booted" pid="0">
+  <monitor path="/nowhere" type="unix"/>
+  <domain type="qemu" id="100000">
+    <name>numbers</name>
+    <uuid>6e33a463-cfb7-40e4-8ced-88dc1df76034</uuid>
+    <memory>1024</memory>
+    <os><type arch="x86_64" machine="pc">hvm</type></os>
+  </domain>
+</domstatus>
+"""
+"""The status file of a VM that has died while libvirtd was away. What is started next has a higher number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -147,10 +160,31 @@ def libvirt_host(_session_libvirt: PrivateLibvirt) -> Iterator[PrivateLibvirt]:
     yield _session_libvirt
     if _session_libvirt.pid is None:
         _session_libvirt.start()
-    connection = _session_libvirt.connection()
+    remove_all_vms(_session_libvirt)
+
+
+def remove_all_vms(host: PrivateLibvirt) -> None:
+    """End and undefine every VM of a private libvirtd."""
+    connection = host.connection()
     # The end of a VM takes a second of waiting, mostly for its cgroups.
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda domain: vms.remove(connection, domain.UUIDString()), connection.listAllDomains()))
+
+
+@pytest.fixture(scope="module")
+def other_host() -> Iterator[PrivateLibvirt]:
+    """Another host, which VMs migrate to and come from: a libvirtd of which no agent knows.
+
+    A VM that migrates has a process on each of the two hosts for a while, and /proc shows both. No agent may take one
+    for the other, so these have numbers of libvirt's, which their cgroups tell, that the first host's VMs never get.
+    """
+    with Workspace() as workspace:
+        other = PrivateLibvirt(workspace)
+        other.run_dir.mkdir()
+        (other.run_dir / "numbers.xml").write_text(NUMBERS)
+        other.start()
+        yield other
+        other.stop()
 
 
 @pytest.fixture

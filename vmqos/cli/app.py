@@ -23,9 +23,9 @@ USAGE_STATUS = 2
 
 _DESCRIPTION = """\
 Cache and memory-bandwidth QoS for the VMs of this host: which VM owns which ways of the L3 caches, and why.
-The commands ask vmqos-agent over its local socket; bench, capabilities, doctor, lock, replay, reset, simulate and top
-work without it, and flavor and placement ask the cloud. 'vmqos doctor', 'vmqos vm list' and 'vmqos cache show' are a
-good beginning."""
+The commands ask vmqos-agent over its local socket; bench, capabilities, doctor, gnocchi-resources, lock, replay, reset,
+simulate and top work without it, and flavor and placement ask the cloud. 'vmqos doctor', 'vmqos vm list' and 'vmqos
+cache show' are a good beginning."""
 
 
 class VmqosApp(App):
@@ -80,7 +80,7 @@ class VmqosApp(App):
             path, self.options.log_file = self.options.log_file, None
             # So that there is a log to say it in.
             super().configure_logging()
-            raise exceptions.UnusableFile(path=neutralise(path), problem=error.strerror) from error
+            raise exceptions.UnusableFile(path=f"the log file {neutralise(path)}", problem=error.strerror) from error
         if self.options.verbose_level < 2:
             for library in ("stevedore", "mfusepy", "fuse"):
                 logging.getLogger(library).setLevel(logging.WARNING)

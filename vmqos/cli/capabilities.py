@@ -54,7 +54,7 @@ class Capabilities(Details):
             # Imported here: only this command, and only without an agent, reads resctrl in this process.
             from vmqos.host.describe import host
 
-            found = host(settings.configuration(options))
+            found = host(settings.readable_configuration(options))
         if is_for_machines(parsed_args):
             return tuple(found), tuple(found.values())
         fields = describe(found) | group_fields.describe(found.get("groups", ()), vms, distinct_names(vms))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from vmqos.cli import exceptions
 from vmqos.cli.common import settings
 from vmqos.cli.common.option_values import whole_number
 from vmqos.cli.common.output import Listing, as_rows, is_for_machines
@@ -36,6 +37,7 @@ class Events(Listing):
     and before it; Was is empty for a VM that was not there. Times are UTC.
 
     A VM is named by its name, its UUID or a beginning of the UUID, and while it runs by its libvirt name, too.
+    One that neither runs nor is named in an event is refused; with --follow it is waited for.
 
     The agent remembers the last 2000 events. They end with the agent, and the next one numbers its own from 1. --since
     goes on from a number that is known.
@@ -80,7 +82,8 @@ class Events(Listing):
         self._found = self._agent.events(since - 1 if since else 0)
         if since:
             self._warn_of(since)
-        self._vms = self._named((*parsed_args.vms, *filter(None, parsed_args.vms_too)))
+        wanted = (*parsed_args.vms, *filter(None, parsed_args.vms_too))
+        self._vms = self._named(wanted, since, follows=parsed_args.follow)
         found = [event for event in self._found["events"] if _is_of(event, self._vms)]
         if is_for_machines(parsed_args):
             return as_rows(found)
@@ -102,17 +105,25 @@ class Events(Listing):
                 self.app.stdout.flush()
         return 0
 
-    def _named(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        """What VMs are called in events, which know no libvirt names; says of which VM nothing is known."""
+    def _named(self, wanted: Sequence[str], since: int | None, *, follows: bool) -> tuple[str, ...]:
+        """What VMs are called in events, which know no libvirt names.
+
+        :param since: the number from which the list begins, if not from the first.
+        :param follows: whether events are waited for, and so a VM that is not there yet, too.
+        :raises vmqos.cli.exceptions.NoVmWithEvents: for the first that neither runs nor is named in an event.
+        """
         if not wanted:
             return ()
         running = self._agent.vms()
-        for vm in filter(None, wanted):
-            if not any(_is_of(event, (vm,)) for event in self._found["events"]) and not any(
-                vm in (known["name"], known["instance_name"]) or known["uuid"].startswith(vm.lower())
-                for known in running
-            ):
-                self.app.LOG.warning(f"no VM that runs or is named in an event here has the UUID or name '{vm}'")
+        # A VM may have ended before the list begins.
+        remembered = (self._agent.events(0) if since else self._found)["events"]
+        for vm in wanted:
+            if _is_known(vm, remembered, running):
+                continue
+            unknown = exceptions.NoVmWithEvents(wanted=neutralise(vm))
+            if not (vm and follows):
+                raise unknown
+            self.app.LOG.warning(f"{unknown}; waiting for it")
         return (*wanted, *(known["uuid"] for known in running if known["name"] in wanted))
 
     def _warn_of(self, since: int) -> None:
@@ -154,6 +165,14 @@ def _is_of(event: contract.Event, vms: Collection[str]) -> bool:
     """Whether it is of one of these VMs, or all events are wanted."""
     uuid, name = (event["uuid"], event["name"]) if event["kind"] != "host" else ("", "")
     return not vms or any(vm and (uuid.startswith(vm.lower()) or name == vm) for vm in vms)
+
+
+def _is_known(vm: str, events: Iterable[contract.Event], running: Iterable[contract.Vm]) -> bool:
+    """Whether a VM that runs, or that an event is about, has that UUID, beginning of a UUID, or name."""
+    return bool(vm) and (
+        any(vm in (known["name"], known["instance_name"]) or known["uuid"].startswith(vm.lower()) for known in running)
+        or any(_is_of(event, (vm,)) for event in events)
+    )
 
 
 def _cells(event: contract.Event) -> tuple[str | Cell, ...]:

@@ -20,6 +20,14 @@ class NoSuchVm(CommandError):
     msg_fmt = "no running VM has the UUID or name '{wanted}'; 'vmqos vm list' shows them all"
 
 
+class NoVmWithEvents(CommandError):
+    """No VM that runs, or that an event is about, has that UUID or name."""
+
+    msg_fmt = (
+        "no VM that runs or is named in an event here has the UUID or name '{wanted}'; 'vmqos events' shows all events"
+    )
+
+
 class AmbiguousVm(CommandError):
     """Several VMs match."""
 
@@ -81,6 +89,15 @@ class NoTrials(CommandError):
     msg_fmt = (
         "no trial can be had here: the vmqos-agent that runs is of an earlier version, or this is not its own socket "
         "([api] socket)"
+    )
+
+
+class AgentOfAnotherVersion(CommandError):
+    """The agent takes a question for a wrong one, and is of another version than the command."""
+
+    msg_fmt = (
+        "the vmqos-agent that runs is of version {agent}, this command is of version {command}, and the agent takes "
+        "what it asks for to be wrong: {problem}; after an upgrade, restart the agent ('systemctl restart vmqos-agent')"
     )
 
 
@@ -242,6 +259,15 @@ class UnusableFile(CommandError):
     """A file can't be read or written."""
 
     msg_fmt = "can't use {path}: {problem}"
+
+
+class NotEmpty(CommandError):
+    """A mount would hide what is in a directory."""
+
+    msg_fmt = (
+        "something is in the directory {path} already, a resctrl that is mounted there for instance; name one that is "
+        "empty or not there yet"
+    )
 
 
 class NoSuchFlavor(CommandError):

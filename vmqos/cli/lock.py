@@ -35,7 +35,7 @@ class LockCreate(Details):
     and I/O ways are not taken; the default group gives up ways, but never its floor. The agent may run: it sees ways
     that are taken. Needs root. If anything fails, everything is as it was.
 
-    The whole cache is written back and emptied once while the kernel locks the region: everybody on it is slow for a
+    The whole cache is written back and emptied once while the kernel locks the region: all that uses it is slow for a
     moment.
 
     Programs map the region from the device that is shown (mmap with MAP_SHARED), while they are confined to the CPUs

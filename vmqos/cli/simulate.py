@@ -10,6 +10,7 @@ import os
 
 from vmqos.cli import exceptions
 from vmqos.cli.common.help_text import Documented
+from vmqos.visible_text import neutralise
 
 
 class Simulate(Documented):
@@ -73,8 +74,7 @@ class Simulate(Documented):
             raise exceptions.NoFuse(problem=error) from error
         mountpoint = os.path.abspath(parsed_args.mountpoint)
         sysfs = os.path.abspath(parsed_args.sysfs) if parsed_args.sysfs else None
-        made = not os.path.isdir(mountpoint)
-        os.makedirs(mountpoint, exist_ok=True)
+        made = _make_empty(mountpoint)
 
         def announce() -> None:
             # Nobody may be there to read it: that ends no mount.
@@ -91,12 +91,37 @@ class Simulate(Documented):
                 raise exceptions.NoSuchMountOption(
                     profile=parsed_args.profile, options=parsed_args.mount_options
                 ) from error
-            raise
+            raise _unusable(error) from error
         except RuntimeError as error:
             raise exceptions.NoFuse(problem=error) from error
         finally:
             if made:
                 os.rmdir(mountpoint)
+
+
+def _make_empty(folder: str) -> bool:
+    """Make a folder, or see that the one that is there is empty; whether it was made.
+
+    :raises vmqos.cli.exceptions.NotEmpty: if something is in it, which a mount would hide.
+    :raises vmqos.cli.exceptions.UnusableFile: if it can't be made or read.
+    """
+    try:
+        try:
+            found = os.listdir(folder)
+        except FileNotFoundError:
+            os.makedirs(folder)
+            return True
+    except OSError as error:
+        raise _unusable(error) from error
+    if found:
+        raise exceptions.NotEmpty(path=neutralise(folder))
+    return False
+
+
+def _unusable(error: OSError) -> exceptions.UnusableFile:
+    # A write that fails, as on a full disk, does not tell which file it is.
+    path = "a file of the simulator" if error.filename is None else neutralise(os.fsdecode(error.filename))
+    return exceptions.UnusableFile(path=path, problem=error.strerror)
 
 
 def how_to_use(profile: str, mountpoint: str, sysfs: str | None) -> str:

@@ -81,6 +81,7 @@ class AgentClient:
     :param socket: the path of the agent's Unix socket, or of the gateway's, which answers the same questions.
     :param timeout: seconds to wait for an answer.
     :param program: which program answers there, for the errors.
+    :param named_by: what names the socket, such as an option, for the errors; empty for its usual place.
     :param keeps_connections: whether a connection is kept for later questions; else each question has its own.
     """
 
@@ -88,6 +89,7 @@ class AgentClient:
     timeout: float = TIMEOUT
     program: str = "vmqos-agent"
     keeps_connections: bool = False
+    named_by: str = ""
     _kept: list[_Connection] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def vms(self) -> list[contract.Vm]:
@@ -349,11 +351,14 @@ class AgentClient:
         raise exceptions.AgentFailed(self.program, text=neutralise(text), status=status)
 
     def _why_no_connection(self, error: OSError) -> exceptions.LocalApiError:
+        socket = f"{self.socket} (from {self.named_by})" if self.named_by else self.socket
         if isinstance(error, PermissionError):
-            return exceptions.SocketForbidden(self.program, socket=self.socket, **_access(self.socket))
+            return exceptions.SocketForbidden(self.program, socket=socket, **_access(self.socket))
+        if _is_other_file(self.socket):
+            return exceptions.SocketUnusable(self.program, socket=socket, problem="it is no socket")
         if error.errno in _ABSENT:
-            return exceptions.AgentNotRunning(self.program, socket=self.socket)
-        return exceptions.SocketUnusable(self.program, socket=self.socket, problem=str(error))
+            return exceptions.AgentNotRunning(self.program, socket=socket)
+        return exceptions.SocketUnusable(self.program, socket=socket, problem=str(error))
 
 
 def _loads(body: bytes) -> Any:
@@ -388,6 +393,14 @@ def _is_deeper(value: object, most: int) -> bool:
             if type(inside) in containers
         ]
     return True
+
+
+def _is_other_file(path: str) -> bool:
+    """Whether there is something that is no socket. The kernel refuses to connect to it as if no program listened."""
+    try:
+        return not stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _access(path: str) -> dict[str, str]:

@@ -738,8 +738,9 @@ class SampledVm(TypedDict):
 class SampledHost(TypedDict):
     """What is known of the host. ``memory_seconds`` and ``memory_cycles``: how long a line from idle memory takes.
 
-    ``bandwidth_unit`` is what it limits memory bandwidth in, ``%`` or ``MB/s``; ``None`` where it can't limit it. An
-    earlier agent does not tell it.
+    ``bandwidth_unit`` is what it limits memory bandwidth in, ``%`` or ``MB/s``; ``None`` where it can't limit it.
+    Where that is per cent, limits are multiples of ``bandwidth_gran``, and ``min_bandwidth`` at least. An earlier agent
+    does not tell these.
     """
 
     caches: dict[str, SampledCache]
@@ -747,6 +748,8 @@ class SampledHost(TypedDict):
     memory_seconds: float
     memory_cycles: float
     bandwidth_unit: NotRequired[str | None]
+    bandwidth_gran: NotRequired[int]
+    min_bandwidth: NotRequired[int]
 
 
 class NeighbourCounts(TypedDict):

@@ -39,7 +39,7 @@ class AgentNotRunning(LocalApiError):
 class SocketForbidden(LocalApiError):
     """The socket's permissions keep the caller out."""
 
-    msg_fmt = "no permission for {socket} ({access}): {mend}, or change socket_mode and socket_group of {program}"
+    msg_fmt = "no permission for {socket}: {access}; {mend}, or change socket_mode and socket_group of {program}"
 
 
 class SocketUnusable(LocalApiError):

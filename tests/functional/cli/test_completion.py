@@ -49,7 +49,7 @@ BEGIN = {
     "bash": "PS1='ready> '; set -H; . /usr/share/bash-completion/bash_completion; . {file}; "
     "bind 'set enable-bracketed-paste off'",
     "zsh": "PS1='ready> '; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; . {file}; "
-    "compdef _vmqos_with_vms vmqos",
+    "compdef _vmqos vmqos",
 }
 
 Complete = Callable[[str], list[str]]
@@ -76,7 +76,7 @@ def home(tmp_path: Path, agent: Agent) -> Path:
             check=True,
         )
         # Sourced, the file of zsh defines its functions; its last line is for zsh's own loader.
-        (tmp_path / name).write_text(made.stdout.removesuffix('_vmqos_with_vms "$@"\n'))
+        (tmp_path / name).write_text(made.stdout.removesuffix('_vmqos "$@"\n'))
     return tmp_path
 
 
@@ -149,6 +149,18 @@ def test_other_words_are_completed_as_ever(complete: Complete) -> None:
     assert complete("vmqos vm list --wat") == ["vm", "list", "--watch"]
 
 
+def test_files_options_and_extra_specs_are_completed_where_they_belong(complete: Complete, home: Path) -> None:
+    (home / "a-file").touch()
+    assert complete("vmqos --socket a-fi") == ["--socket", "a-file"]
+    assert complete("vmqos --no-color vm sh") == ["--no-color", "vm", "show"]
+    assert complete("vmqos plan --flavor-spec hw:cache_w") == ["plan", "--flavor-spec", "hw:cache_ways="]
+    assert complete("vmqos plan --flavor-spec hw:cache_policy=s") == ["plan", "--flavor-spec", "hw:cache_policy=shared"]
+    assert complete("vmqos flavor set m1 --policy exc") == ["flavor", "set", "m1", "--policy", "exclusive"]
+    # No file is offered where none belongs.
+    assert complete("vmqos flavor set a-fi") == ["flavor", "set", "a-fi"]
+    assert complete("vmqos flavor set m1 --cache-ways a-fi") == ["flavor", "set", "m1", "--cache-ways", "a-fi"]
+
+
 def test_the_states_of_promises_are_completed_one_after_the_other(complete: Complete) -> None:
     assert complete("vmqos vm list --state pen") == ["vm", "list", "--state", "pending"]
     assert complete("vmqos vm list --state pending deg") == ["vm", "list", "--state", "pending", "degraded"]
@@ -163,6 +175,7 @@ def test_the_flavor_of_a_running_vm_is_completed(
         make_vm(flavor=Flavor(name), display_name="c2.not-a-flavor")
     wait_for(lambda: len(agent.get("/v1/vms")["vms"]) == 2, "the agent knowing the VMs")
     assert complete("vmqos size --flavor c2") == ["size", "--flavor", "c2.cache2"]
+    assert complete("vmqos flavor set c2") == ["flavor", "set", "c2.cache2"]
     assert complete("vmqos vm list --long --flavor c2") == ["vm", "list", "--long", "--flavor", "c2.cache2"]
     assert complete("vmqos size --flavor gb") == ["size", "--flavor", hostile]
     assert not (home / CANARY).exists()

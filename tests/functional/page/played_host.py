@@ -36,6 +36,7 @@ class PlayedHost(PlayedCounters):
     :ivar measured: the last bandwidth of a VM that waits for hardware counters, by UUID.
     :ivar ages: seconds since the last look at the VMs, the last pass and the last look at the counters.
     :ivar stale: which of these ages are too great, as the agent judges.
+    :ivar unmonitored: the UUIDs of the VMs that no group counts.
     :ivar unserved: why a VM is not served yet, by UUID.
     :ivar events: what changed, the oldest first; ``None`` for an agent that does not tell.
     :ivar neighbours: who slows whom; ``None`` for an agent that does not judge.
@@ -58,6 +59,7 @@ class PlayedHost(PlayedCounters):
     ages: dict[str, float | None] = field(default_factory=lambda: {"vms": 0.3, "pass": 0.3, "counters": 0.8})
     stale: list[str] = field(default_factory=list)
     unserved: dict[str, str] = field(default_factory=dict)
+    unmonitored: set[str] = field(default_factory=set)
     events: list[dict[str, Any]] | None = field(default_factory=list)
     neighbours: dict[str, Any] | None = field(default_factory=lambda: dict(QUIET))
     sizes: list[dict[str, Any]] | None = field(default_factory=list)
@@ -180,7 +182,7 @@ class PlayedHost(PlayedCounters):
             return self._health()
         if path == "/v1/telemetry":
             now = float(int(time.time()))
-            vms = {vm["uuid"]: self._reading(vm, now) for vm in self.vms}
+            vms = {vm["uuid"]: self._reading(vm, now) for vm in self.vms if vm["uuid"] not in self.unmonitored}
             rmids = (
                 1 + len(self.vms) + len({vm["group"] for vm in self.vms if vm["policy"] == "shared" and vm["masks"]})
             )

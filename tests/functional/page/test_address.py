@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, urlsplit
 
+from selenium.webdriver import Keys
+
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, heard, unfold
-from tests.functional.page.filled import few
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, heard, unfold
+from tests.functional.page.filled import crowded, few
 from tests.functional.page.played_host import PlayedHost
 
 
@@ -107,3 +109,37 @@ def test_a_vm_of_a_link_that_does_not_run_here_is_told(
     host.remove(mail)
     next_look()
     assert browser.one("#away").text.startswith(f"VM {mail['uuid']} does not run on this host")
+
+
+def test_who_goes_back_has_the_focus_where_it_was(
+    host: PlayedHost, open_page: OpenPage, pause: Pause, wait_for: WaitFor
+) -> None:
+    crowded(host, 60)
+    browser = open_page()
+    pause()
+    # Who is ranked changes from second to second. The first VMs of the list are on the screen with the ranks.
+    first = browser.texts(NAMES)[:4]
+    rank = next(one for one in browser.all("#ranking .link") if one.text not in first)
+    rank.send_keys(Keys.ENTER)
+    is_seen = "const box = arguments[0].getBoundingClientRect(); return box.top > 0 && box.bottom < innerHeight"
+    wait_for(lambda: not browser.run(is_seen, rank), "the VM being on the screen instead")
+    assert browser.driver.switch_to.active_element.get_attribute("aria-expanded") == "true"
+    browser.driver.back()
+    wait_for(lambda: unfolded(browser) == [], "the VM being folded")
+    assert browser.driver.switch_to.active_element == rank
+    wait_for(lambda: browser.run(is_seen, rank), "the list of those who move most being on the screen")
+
+
+def test_escape_folds_the_vm_that_has_the_focus(host: PlayedHost, open_page: OpenPage, wait_for: WaitFor) -> None:
+    few(host)
+    browser = open_page()
+    for name in ("mail-1", "web-1"):
+        unfold(browser, name)
+    browser.all(".moment")[0].send_keys(Keys.ESCAPE)
+    assert browser.driver.switch_to.active_element.text == "web-1"
+    assert unfolded(browser) == ["mail-1"]
+    assert fields(browser) == [("vm", host.named("mail-1")["uuid"])]
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert unfolded(browser) == ["mail-1"]
+    browser.driver.back()
+    wait_for(lambda: unfolded(browser) == ["web-1", "mail-1"], "the VM being unfolded again")

@@ -170,3 +170,37 @@ def test_the_headings_of_the_list_stay_on_the_screen(width: int, host: PlayedHos
     assert on_top
     # A jump leads below both.
     assert row >= heading + 20
+
+
+@pytest.mark.parametrize(
+    ("lit", "above"),
+    [(".lit.piece", "body > header"), (".key .lit", "body > header"), ("tbody.lit .chip", "#vms thead th")],
+)
+def test_what_the_pointer_lights_up_stays_below_what_sticks_to_the_top(
+    lit: str, above: str, host: PlayedHost, open_page: OpenPage, pause: Pause
+) -> None:
+    for number in range(4):
+        host.add(f"web-{number}", 1)
+    for number in range(30):
+        host.add(f"worker-{number}")
+    browser = open_page("light", (1280, 500))
+    pause()
+    found = browser.run(
+        """
+        const row = document.querySelector('#vms tbody[data-group] td');
+        row.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));
+        const [lit, above] = [...arguments].map((one) => document.querySelector(one));
+        const middle = (element) => {
+          const box = element.getBoundingClientRect();
+          return [box.left + box.width / 2, box.top + box.height / 2];
+        };
+        lit.scrollIntoView({block: 'start'});
+        scrollBy(0, middle(lit)[1] - middle(above)[1]);
+        const [place, on] = [middle(lit), document.elementFromPoint(...middle(lit))];
+        const tops = [...document.querySelectorAll(arguments[1])];
+        return [lit.checkVisibility(), Math.abs(place[1] - middle(above)[1]) < 2, tops.some((one) => one.contains(on))];
+        """,
+        lit,
+        above,
+    )
+    assert found == [True, True, True]

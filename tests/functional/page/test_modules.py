@@ -79,7 +79,7 @@ CASES: list[tuple[str, str, Any]] = [
     (
         "format.js",
         "[it.why('unassigned'), it.why('new\\u202e')]",
-        ["no hardware counter is assigned to the VM", "new\\u{202e}"],
+        ["no hardware counter is assigned to the VM now: there are too few for all VMs", "new\\u{202e}"],
     ),
     (
         "format.js",

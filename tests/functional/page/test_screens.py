@@ -61,3 +61,24 @@ def test_a_phone_shows_names_numbers_and_lines(host: PlayedHost, open_page: Open
         ".map((one) => [one.textContent, one.getBoundingClientRect().height]).filter(([, height]) => height < 20)"
     )
     assert not small
+
+
+@pytest.mark.parametrize("width", [390, 820, 1400])
+def test_what_can_be_looked_for_is_read_whole(width: int, host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    needed, room = open_page("light", (width, 844)).run(
+        """
+        const find = document.getElementById('find');
+        const [own, hint] = [getComputedStyle(find), getComputedStyle(find, '::placeholder')];
+        const text = Object.assign(document.createElement('span'), {textContent: find.placeholder});
+        const {fontFamily, fontSize} = hint;
+        Object.assign(text.style, {position: 'fixed', whiteSpace: 'pre', fontFamily, fontSize});
+        document.body.append(text);
+        const width = text.getBoundingClientRect().width;
+        text.remove();
+        // The browser keeps room for the sign that empties the field.
+        const sign = 1.25 * parseFloat(own.fontSize);
+        return [width, find.clientWidth - parseFloat(own.paddingLeft) - parseFloat(own.paddingRight) - sign];
+        """
+    )
+    assert needed <= room

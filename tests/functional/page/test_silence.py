@@ -40,9 +40,16 @@ def test_an_agent_that_falls_silent_is_told_and_so_is_its_return(
     assert browser.one("#health").text == "agent silent"
     assert "does not answer" in browser.driver.title
     assert len(browser.texts(NAMES)) == 4
+    # What was some seconds old when the agent answered last grows older, and that stands beside the figures.
+    young = [f"counters {seconds} s ago" for seconds in range(4)]
+    wait_for(lambda: browser.texts("[data-ages]")[0] not in ("", *young), "the figures growing older")
+    assert all(" s ago" in text for text in browser.texts("[data-ages]"))
+    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    assert facts["Last looks"] == browser.texts("[data-ages]")[-1] != "VMs 0 s ago, counters 0 s ago"
     with serving(host, free_port):
         wait_for(lambda: not silence.is_displayed(), "the agent's return being told")
         assert browser.one("#health").text == "agent ok"
+        assert not any(browser.texts("[data-ages]"))
         assert browser.one("#news").get_attribute("textContent") == "The agent answers again."
         browser.leave()
     # Which of them it is depends on what was under way when the server ended.
@@ -166,7 +173,7 @@ def test_figures_that_are_old_are_told_with_their_age_though_the_agent_answers(
     assert facts["Last looks"] == "VMs 3 min 20 s ago, counters 40 s ago"
     assert [text for text in browser.texts("[data-ages]") if text] == [
         "counters 40 s ago",
-        "groups not yet, counters 40 s ago",
+        "groups not seen yet, counters 40 s ago",
         "VMs 3 min 20 s ago, counters 40 s ago",
     ]
     host.ages, host.stale = {"vms": 0.3, "pass": 0.3, "counters": 0.8}, []

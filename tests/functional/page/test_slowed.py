@@ -14,6 +14,7 @@ from tests.functional.conftest import WaitFor
 from tests.functional.page.conftest import OpenPage
 from tests.functional.page.filled import few
 from tests.functional.page.played_host import PlayedHost
+from tests.functional.page.test_widths import WIDTHS
 from tests.unit.insight import hosts
 from vmqos.insight import LimitedIn, judge, plain
 
@@ -139,3 +140,14 @@ def test_what_the_agent_says_is_text_and_nothing_else(text: str, host: PlayedHos
     browser.one(f"{PANEL} summary").click()
     assert browser.texts(f"{PANEL} details li") == [text.replace("\u202e", "\\u{202e}")]
     assert not browser.all(f"{PANEL} img")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_advised_command_is_read_whole(width: int, host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    slowed(host, advice=ADVICE.replace("m1.batch", "general-purpose.large.with-local-nvme"))
+    browser = open_page("light", (width, 900))
+    shown, wide = browser.run(
+        "const code = document.querySelector('#slowed code'); return [code.clientWidth, code.scrollWidth]"
+    )
+    assert 0 < wide <= shown

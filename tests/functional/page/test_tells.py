@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.functional.page.conftest import NAMES, OpenPage, Pause, details, unfold
+from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, charts, details, unfold
 from tests.functional.page.filled import few, rich
 from tests.functional.page.played_host import PlayedHost
 
@@ -119,6 +119,12 @@ def test_how_long_a_vm_ran_outside_of_its_group_is_told_as_far_as_it_is_known(
         unfold(browser, name)
 
 
+def test_an_occupancy_without_a_number_is_not_one_of_what_was_promised(host: PlayedHost, open_page: OpenPage) -> None:
+    vm = host.add("web-1", 2)
+    host.missing[vm["uuid"]] = {"llc_occupancy": "unassigned"}
+    assert open_page().texts("#vms .limited .figures") == ["unassigned"]
+
+
 def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost, open_page: OpenPage) -> None:
     silent = host.add("silent", 1)
     host.missing[silent["uuid"]] = dict.fromkeys(("mbm_total_bytes", "mbm_local_bytes"), "unassigned")
@@ -128,7 +134,39 @@ def test_a_counter_without_a_number_is_a_word_and_never_a_zero(host: PlayedHost,
     lines = browser.run("return [...document.querySelectorAll('.spark .line')].map((line) => line.getAttribute('d'))")
     assert lines[0] and not lines[1]
     browser.one(NAMES).click()
-    assert "no hardware counter is assigned to the VM" in browser.one(".detail").text
+    why = "no hardware counter is assigned to the VM now: there are too few for all VMs"
+    assert details(browser)["No value: bandwidth, local bandwidth"] == why
+    assert [text for text in browser.texts(".empty") if text] == [why]
+    # A scale of nothing has no values beside it.
+    assert browser.texts(".plot:has(.empty:not(:empty)) .values span") == []
+    assert browser.texts(".told")[1].endswith(" UTC: no value")
+    assert charts(browser)[1] == "Memory bandwidth" and why in str(browser.all(".chart")[1].get_attribute("aria-label"))
+
+
+def test_a_vm_that_no_group_counts_is_told_in_the_agents_words(host: PlayedHost, open_page: OpenPage) -> None:
+    why = "no RMID is left: the machine has 8, and 2 are kept for VMs with a promise"
+    vm = host.add("plain", monitoring_group=None, unmonitored_reason=why)
+    host.unmonitored.add(vm["uuid"])
+    host.remembers = 0
+    browser = open_page()
+    assert browser.texts("#vms tbody .value, #vms tbody .figures > .dim:first-child") == ["no group"] * 2
+    titles = browser.run("return [...document.querySelectorAll('#vms .figures > [title]')].map((one) => one.title)")
+    assert titles == [why] * 2
+    browser.one(NAMES).click()
+    assert browser.texts(".empty") == [why] * 2
+
+
+def test_an_agent_that_has_no_counters_is_not_taken_for_a_vm_without_a_group(
+    host: PlayedHost, open_page: OpenPage
+) -> None:
+    host.add("web-1", 2)
+    host.remembers = 0
+    host.broken["/v1/telemetry"] = ("503 Service Unavailable", "resctrl is not mounted")
+    browser = open_page()
+    assert browser.texts("#vms .figures") == ["no value"] * 2
+    browser.one(NAMES).click()
+    assert browser.texts(".empty") == ["the agent tells no counters"] * 2
+    browser.errors()
 
 
 def test_the_last_bandwidth_of_a_vm_that_waits_for_counters_has_its_age_beside_it(
@@ -248,3 +286,27 @@ def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page
         "2.8 GiB/s of 1 of them, 954 MiB/s remote",
         "no values",
     ]
+
+
+def test_of_many_vms_in_trouble_the_most_urgent_are_shown_and_the_others_at_a_click(
+    host: PlayedHost, open_page: OpenPage, next_look: NextLook
+) -> None:
+    for number in range(9):
+        host.add(f"big-{number}", ways_requested=6, state="pending", reason="no ways", since=1000.0 + number)
+    host.add("typo-1", state="degraded", reason="hw:cache_ways='two'")
+    browser = open_page()
+    shown = ["typo-1", "big-0", "big-1", "big-2", "big-3", "big-4"]
+    assert browser.texts("#attention .link") == shown
+    assert browser.driver.title.startswith("(10) ")
+    more = browser.one("#all-problems")
+    assert (more.text, more.get_attribute("aria-expanded")) == ("All 10", "false")
+    more.click()
+    assert browser.texts("#attention .link") == [*shown, "big-5", "big-6", "big-7", "big-8"]
+    assert (more.text, more.get_attribute("aria-expanded")) == ("Only the first 6", "true")
+    more.click()
+    assert browser.texts("#attention .link") == shown
+    for vm in host.vms[:4]:
+        vm.update(state="kept", reason="")
+    next_look()
+    assert browser.texts("#attention .link") == ["typo-1", "big-4", "big-5", "big-6", "big-7", "big-8"]
+    assert not more.is_displayed()

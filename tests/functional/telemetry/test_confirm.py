@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ HELD_BACK = (4 << 20, 8e8)
 
 
 OFTEN = {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", "hardware_events": "false"}}
+EACH_SECOND = {"telemetry": {"interval": "1", "neighbours_interval": "1", "hardware_events": "false"}}
+SOME_SAMPLES = "6"
+"""Seconds of a trial's phase, where there is a sample a second."""
 
 PATIENT_CLIENT = """
 import sys
@@ -59,12 +62,21 @@ def agent(make_agent: MakeAgent) -> Agent:
 @pytest.fixture
 def patient_agent(make_agent: MakeAgent, pace: Pace) -> Agent:
     """One that does not end a trial whose client is late; see :mod:`tests.functional.telemetry.patient_agent`."""
+    return _patient(make_agent, pace, OFTEN)
 
+
+@pytest.fixture
+def judging_agent(make_agent: MakeAgent, pace: Pace) -> Agent:
+    """Such a patient one whose samples are good enough for a verdict on a busy machine, too."""
+    return _patient(make_agent, pace, EACH_SECOND)
+
+
+def _patient(make_agent: MakeAgent, pace: Pace, options: Mapping[str, Mapping[str, str]]) -> Agent:
     def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
         patient = "tests.functional.telemetry.patient_agent"
         return pace.launch(patient if module == "vmqos.agent.main" else module, arguments, log)
 
-    made = make_agent(OFTEN, launch=launch)
+    made = make_agent(options, launch=launch)
     made.start()
     return made
 
@@ -165,9 +177,9 @@ def victim(make_vm: MakeVm) -> RunningVm:
 
 
 def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed(
-    patient_agent: Agent, simulator: Simulator, victim: RunningVm, make_vm: MakeVm, wait_for: WaitFor
+    judging_agent: Agent, simulator: Simulator, victim: RunningVm, make_vm: MakeVm, wait_for: WaitFor
 ) -> None:
-    agent = patient_agent
+    agent = judging_agent
     thief = make_vm(display_name="batch-1")
     play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST})
 
@@ -178,7 +190,7 @@ def test_the_vm_that_the_agent_accuses_is_held_back_and_the_verdict_is_confirmed
     respond(simulator, victim, thief)
     wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict")
     before = steady_groups(agent, simulator, wait_for)
-    running = start(agent, *confirming(victim, "-f", "json"), is_patient=True)
+    running = start(agent, *confirming(victim, "-f", "json", seconds=SOME_SAMPLES), is_patient=True)
     out, err = running.communicate()
     assert running.returncode == 0, (out, err)
     told = json.loads(out)

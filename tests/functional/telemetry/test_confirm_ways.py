@@ -15,9 +15,18 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.test_confirm import Groups, confirming, end_by, groups, settled, start, steady_groups
+from tests.functional.telemetry.test_confirm import (
+    SOME_SAMPLES,
+    Groups,
+    confirming,
+    end_by,
+    groups,
+    settled,
+    start,
+    steady_groups,
+)
 from tests.functional.telemetry.test_confirm import agent as agent
-from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
+from tests.functional.telemetry.test_confirm import judging_agent as judging_agent
 from tests.functional.telemetry.test_confirm import victim as victim
 from tests.functional.telemetry.test_neighbours import AT_REST, CALM, MIB, ROBBED, THIEF, play, samples_of
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -67,13 +76,13 @@ def is_confined(simulator: Simulator, vm: RunningVm) -> bool:
 @KINDS
 def test_a_thief_of_cache_is_confined_meanwhile_and_the_verdict_is_confirmed(
     specs: dict[str, str],
-    patient_agent: Agent,
+    judging_agent: Agent,
     simulator: Simulator,
     victim: RunningVm,
     make_vm: MakeVm,
     wait_for: WaitFor,
 ) -> None:
-    agent = patient_agent
+    agent = judging_agent
     thief, other = make_vm(specs, display_name="batch-1"), make_vm({"hw:cache_ways": "2"})
     play(simulator, {victim.uuid: CALM, thief.uuid: AT_REST, other.uuid: AT_REST})
     wait_for(lambda: samples_of(agent, victim, CALM) >= 15, "samples of a calm time")
@@ -81,7 +90,7 @@ def test_a_thief_of_cache_is_confined_meanwhile_and_the_verdict_is_confirmed(
     wait_for(lambda: len(agent.get("/v1/neighbours")["pairs"]) == 1, "a verdict")
     assert agent.get(f"/v1/vms/{thief.uuid}")["bandwidth_unit"] is None
     before, state = steady_groups(agent, simulator, wait_for), agent.get(f"/v1/vms/{thief.uuid}")["state"]
-    running = start(agent, *confirming(victim, "-f", "json"), is_patient=True)
+    running = start(agent, *confirming(victim, "-f", "json", seconds=SOME_SAMPLES), is_patient=True)
     seen: list[Any] = []
     while running.poll() is None:
         seen.append({vm["uuid"]: vm for vm in agent.get("/v1/vms", timeout=60.0)["vms"]})

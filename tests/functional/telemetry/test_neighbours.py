@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
 
-INTERVAL = 0.3
+INTERVAL = 1.0
+"""Seconds: the shorter it is, the farther from what is played are the rates where a sweep waits for a CPU."""
 MIB = 1 << 20
 
 _numbers = itertools.count(1)
@@ -49,9 +51,9 @@ def simulator(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture
 def agent(make_agent: MakeAgent) -> Agent:
-    """An agent that looks often, and judges often."""
+    """An agent that judges after each look."""
     made = make_agent(
-        {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "0.5", "hardware_events": "false"}}
+        {"telemetry": {"interval": str(INTERVAL), "neighbours_interval": "1", "hardware_events": "false"}}
     )
     made.start()
     return made
@@ -143,3 +145,23 @@ def test_a_limit_of_memory_bandwidth_is_advised_in_what_the_host_limits_in(
     assert command.endswith(option) and int(figure) in figures
     said = vmqos(agent, "neighbours", victim.uuid)
     assert said.returncode == 0 and f"    {command} " in said.stdout
+
+
+def test_a_vm_that_was_started_again_between_two_looks_is_judged_by_its_new_run_alone(
+    make_agent: MakeAgent, make_vm: MakeVm, wait_for: WaitFor
+) -> None:
+    agent = make_agent({"telemetry": {"interval": "3", "hardware_events": "false"}})
+    agent.start()
+    vm, other = make_vm(), make_vm()
+
+    def times(of: RunningVm) -> list[float]:
+        return [one["time"] for one in agent.get("/v1/neighbours/samples")["samples"].get(of.uuid, [])]
+
+    wait_for(lambda: len(times(vm)) >= 2, "samples of its first run")
+    vm.domain.destroy()
+    ended = time.time()
+    vm.domain.create()
+    wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["pid"] == vm.pid, "its new run being known")
+    assert all(when > ended for when in times(vm))
+    wait_for(lambda: bool(times(vm)), "a sample of its new run")
+    assert times(vm)[0] > ended and times(other)[0] < ended

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from vmqos.cli import capabilities
+from vmqos.conf.exceptions import NotReadable
 
 
 def test_a_table_tells_what_info_says(agent: FakeAgent, run: Run) -> None:
@@ -119,3 +121,18 @@ def test_without_an_agent_and_without_resctrl_the_error_is_one_line(run: Run, tm
     ran = run("--config-file", str(conf), "capabilities")
     assert (ran.status, ran.out) == (1, "")
     assert len(ran.err.splitlines()) == 1
+
+
+def test_without_an_agent_a_user_who_may_not_read_the_configuration_sees_the_usual_resctrl(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(options: argparse.Namespace) -> None:
+        raise NotReadable(["/etc/vmqos/vmqos.conf"])
+
+    looked_at = []
+    monkeypatch.setattr("vmqos.cli.common.settings.configuration", unreadable)
+    monkeypatch.setattr(
+        "vmqos.host.describe.host", lambda conf: looked_at.append(conf.resctrl.path) or examples.capabilities()
+    )
+    assert run("capabilities").status == 0
+    assert looked_at == ["/sys/fs/resctrl"]

@@ -83,9 +83,9 @@ def test_shell_completion_knows_the_commands(run: Run) -> None:
         "bench cache capabilities complete doctor events flavor gnocchi-resources help lock neighbours placement plan "
         "record replay reset simulate size top vm"
     )
-    assert f"cmds='{words}'" in ran.out
-    assert "cmds_lock='create list remove show'" in ran.out
-    assert "cmds_vm='list names show'" in ran.out
+    assert f"'') kind=choices choices='{words}' ;;" in ran.out
+    assert "'lock') kind=choices choices='create list remove show' ;;" in ran.out
+    assert "'vm') kind=choices choices='list names show' ;;" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,8 @@ def test_an_unknown_option_of_a_command_is_wrong_usage(run: Run) -> None:
 def test_an_agent_that_does_not_run_is_one_line_on_stderr_and_status_1(run: Run, socket: str) -> None:
     ran = run("vm", "list")
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err.startswith(f"vmqos: vmqos-agent does not run: no program answers on {socket};")
+    named = f"no program answers on {socket} (from VMQOS_SOCKET);"
+    assert ran.err.startswith(f"vmqos: vmqos-agent does not run: {named}")
     assert len(ran.err.splitlines()) == 1
 
 
@@ -236,7 +237,7 @@ def test_a_log_file_that_can_not_be_written_is_named(agent: FakeAgent, run: Run)
     assert (ran.status, ran.out, ran.err) == (
         1,
         "",
-        "vmqos: can't use /no/such/folder/log: No such file or directory\n",
+        "vmqos: can't use the log file /no/such/folder/log: No such file or directory\n",
     )
 
 

@@ -45,6 +45,7 @@ def test_the_outputs_tell_one_story() -> None:
     assert "\nweb-1 is slowed by batch-1, through the cache\n" in example("slow-neighbours.txt"), ANEW
     assert "Confirmed: batch-1 slows web-1." in example("slow-confirm.txt"), ANEW
     assert example("slow-after-neighbours.txt").startswith("No VM slows web-1"), ANEW
+    assert "is slower than" not in example("slow-after-neighbours.txt"), ANEW
     assert _events("slow-after-events.txt")[: len(_events("slow-events.txt"))] == _events("slow-events.txt"), ANEW
 
 

@@ -204,11 +204,27 @@ def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
         AgentClient(str(tmp_path / ("x" * 110))).health()
 
 
+def test_a_file_that_is_no_socket_is_not_taken_for_an_agent_that_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").touch()
+    for path in (tmp_path, tmp_path / "vmqos.conf"):
+        with pytest.raises(exceptions.SocketUnusable, match=f"can't use {path} as the socket of .*: it is no socket"):
+            AgentClient(str(path)).health()
+
+
+def test_an_error_says_what_named_the_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "agent.sock")
+    with pytest.raises(exceptions.AgentNotRunning) as raised:
+        AgentClient(path, named_by="--socket").vms()
+    assert f"no program answers on {path} (from --socket); start it" in str(raised.value)
+    with pytest.raises(exceptions.SocketUnusable, match=r"can't use /x{200} \(from VMQOS_SOCKET\) as the socket of"):
+        AgentClient("/" + "x" * 200, named_by="VMQOS_SOCKET").vms()
+
+
 @pytest.mark.parametrize(
     ("directory_mode", "socket_mode", "message"),
     [
-        (0o755, 0o040, r"\(mode 0040, group '.*'\): join the group '.*' or use sudo"),
-        (0o640, 0o666, r"\(/.* has mode 0640, group '.*'\): join the group '.*' or use sudo"),
+        (0o755, 0o040, r": mode 0040, group '.*'; join the group '.*' or use sudo"),
+        (0o640, 0o666, r": /.* has mode 0640, group '.*'; join the group '.*' or use sudo"),
     ],
 )
 def test_a_forbidden_socket_says_which_mode_and_group_forbid_it(

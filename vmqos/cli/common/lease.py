@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from vmqos.cli import exceptions
-from vmqos.cli.show.safe_text import display_name
+from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused, LocalApiError
+from vmqos.version import version
 
 PAUSE = 0.5
 """Seconds between two questions to the agent: a tenth of what it waits for one."""
@@ -27,6 +28,7 @@ PATIENCE = 10.0
 ANSWER_TIME = 3.0
 """Seconds to wait for each answer during a trial."""
 
+_WRONG_QUESTION = 400
 _NO_SUCH_METHOD = 405
 
 
@@ -48,13 +50,18 @@ class Lease:
         :param may_fill_fewer: whether a VM that is promised no ways may have fewer to fill than it fills now.
         :param confine: whether the ways are to keep the VM from those that others fill.
         :raises vmqos.local_api.exceptions.AgentRefused: if it can't be; what was tried before goes on.
+        :raises vmqos.cli.exceptions.AgentOfAnotherVersion: if it can't be, and an older agent may be why.
         :raises vmqos.cli.exceptions.TrialLost: if it ends before its time.
         """
         try:
             self.client.begin_trial(self.uuid, self.key, spec, may_fill_fewer=may_fill_fewer, confine=confine)
         except AgentRefused as error:
-            if error.values.get("status") == _NO_SUCH_METHOD:
+            status = error.values.get("status")
+            if status == _NO_SUCH_METHOD:
                 raise exceptions.NoTrials() from error
+            if status == _WRONG_QUESTION and (agent := self.client.health()["version"]) != version():
+                told = neutralise(agent)
+                raise exceptions.AgentOfAnotherVersion(agent=told, command=version(), problem=error) from error
             raise
         running, deadline = self.renew(), time.monotonic() + PATIENCE
         while not running["in_force"]:
@@ -132,7 +139,8 @@ def _wait_until_it_is_as_before(
         except LocalApiError as error:
             problem = str(error)
         else:
-            if found is None or has(found) == has(before):
+            # A VM that was started again meanwhile has nothing of the trial.
+            if found is None or found["pid"] != before["pid"] or has(found) == has(before):
                 return
             problem = told(found)
         time.sleep(PAUSE / 5)

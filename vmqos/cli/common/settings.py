@@ -27,27 +27,41 @@ def configuration(options: argparse.Namespace) -> cfg.ConfigOpts:
     return loader.load(arguments)
 
 
-def socket_path(options: argparse.Namespace) -> str:
-    """``--socket``, else the environment's ``VMQOS_SOCKET``, else ``[api] socket`` of the configuration.
+def readable_configuration(options: argparse.Namespace) -> cfg.ConfigOpts:
+    """The agent's configuration, or the defaults where this user may not read it and has named no file.
 
-    A configuration with credentials is root's alone. Another user, who may talk to the agent, gets the default socket.
+    A configuration with credentials is root's alone, and other users may talk to the agent.
 
     :raises vmqos.conf.exceptions.ConfigurationError: if a file that was named can't be read, or a value is not allowed.
     """
-    explicit = options.socket or os.environ.get(SOCKET_VARIABLE)
-    if explicit:
-        return str(explicit)
     from vmqos.conf import loader
     from vmqos.conf.exceptions import NotReadable
 
     try:
-        return str(configuration(options).api.socket)
+        return configuration(options)
     except NotReadable:
         if options.config_file:
             raise
-        return str(loader.defaults().api.socket)
+        return loader.defaults()
+
+
+def named_socket(options: argparse.Namespace) -> tuple[str, str]:
+    """``--socket``, else the environment's ``VMQOS_SOCKET``, else ``[api] socket`` of the configuration.
+
+    :returns: the path, and what names it; nothing for the default.
+    :raises vmqos.conf.exceptions.ConfigurationError: if a file that was named can't be read, or a value is not allowed.
+    """
+    if options.socket:
+        return str(options.socket), "--socket"
+    if in_environment := os.environ.get(SOCKET_VARIABLE):
+        return in_environment, SOCKET_VARIABLE
+    conf = readable_configuration(options)
+    place = conf.get_location("socket", "api")
+    named_by = f"[api] socket in {place.detail}" if place and place.location.is_user_controlled else ""
+    return str(conf.api.socket), named_by
 
 
 def agent(options: argparse.Namespace) -> AgentClient:
     """A client for the agent that the options name."""
-    return AgentClient(socket_path(options))
+    path, named_by = named_socket(options)
+    return AgentClient(path, named_by=named_by)

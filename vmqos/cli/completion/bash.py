@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``vmqos complete`` prints for bash behind cliff's own function: the completion of VMs, flavors and fixed words.
+"""What ``vmqos complete`` prints for bash.
 
 Names of VMs are their users' choice. ``vmqos vm names --bash`` writes each as bash has to have it; nothing here
 evaluates or splits what it prints.
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vmqos.cli.completion.places import WHOM, Places
+from vmqos.cli.completion.places import WHOM, Kind, Places, following
 
-_FUNCTION = """
-_{function}_with_vms()
+_FUNCTION = """\
+_{function}()
 {{
   local cur prev words cword
   _get_comp_words_by_ref -n :=@ cur prev words cword
@@ -45,17 +45,34 @@ _{function}_with_vms()
   case "$command ${{words[at]}}" in
     {several}) prev=${{words[at]}} ;;
   esac
-  case "$command $prev" in
-{values}
-  esac
-  if [[ -z $kind && $cur != -* ]]; then
+
+  if (( index > cword )); then
+    # The value of an option that all commands share.
+    kind=files
+  elif [[ -z $command ]] && (( index < cword )); then
+    : # There is no such command.
+  elif [[ $cur == -* ]]; then
+    kind=choices
     case "$command" in
-      {arguments}) kind=names ;;
+{options}
+    esac
+  else
+    case "$command $prev" in
+{values}
+      *)
+        case "$command" in
+{arguments}
+        esac
+        (( index < cword )) || case "$command" in
+{following}
+        esac
+        ;;
     esac
   fi
+
+  COMPREPLY=()
   case "$kind" in
     names|uuids|flavors)
-      COMPREPLY=()
       while IFS= read -r word; do
         COMPREPLY+=("$word")
       done < <(
@@ -64,47 +81,53 @@ _{function}_with_vms()
       )
       ;;
     choices)
-      COMPREPLY=()
+      # bash replaces what follows the last colon or equals sign.
+      at=${{cur%"${{cur##*[:=]}}"}}
       while IFS= read -r word; do
-        COMPREPLY+=("$word")
+        [[ $word != *= ]] || compopt -o nospace 2>/dev/null
+        COMPREPLY+=("${{word#"$at"}}")
       done < <(compgen -W "$choices" -- "$cur")
       ;;
-    *) _{function} ;;
+    files) _filedir ;;
   esac
 }}
-complete -F _{function}_with_vms {name}
+complete -F _{function} {name}
 """
 
 
-def vm_function(name: str, vms: Mapping[str, Places], shared: Places) -> str:
-    """A function that completes VMs where they are named, and leaves all else to cliff's.
+def function(name: str, commands: Mapping[str, Places], shared: Places) -> str:
+    """A function that completes commands, their options, and what these take.
 
     :param name: the program's.
-    :param vms: the places of each command that has some, by the command's words.
-    :param shared: those of the options that all commands share, none of which takes a VM.
+    :param commands: the places of each command, by its words.
+    :param shared: those of the options that all commands share, each of which takes a file.
     """
-    parts = [command.split() for command in vms]
-    beginnings = dict.fromkeys(" ".join(words[:count]) for words in parts for count in range(1, len(words) + 1))
-    values = []
-    for command, places in vms.items():
-        # The first pattern that matches counts, so these stand before those of any other value.
+    steps = following(commands)
+    values, arguments = [], []
+    for command, places in commands.items():
         for option, words in places.choices.items():
-            values.append(f"    '{command} {option}') [[ $cur == -* ]] || kind=choices choices='{' '.join(words)}' ;;")
-        kinds = {"names": places.named, "uuids": places.uuids, "flavors": places.flavors, "value": places.others}
-        for kind, options in kinds.items():
+            values.append(f"      '{command} {option}') kind=choices choices='{' '.join(words)}' ;;")
+        for kind in Kind:
+            options = [option for option, takes in places.values.items() if takes is kind is not Kind.CHOICES]
             if options:
-                patterns = _patterns(f"{command} {option}" for option in options)
-                values.append(f"    {patterns}) kind={kind} ;;")
+                values.append(f"      {_patterns(f'{command} {option}' for option in options)}) kind={kind} ;;")
+        if places.argument is not Kind.OTHER:
+            arguments.append(f"          '{command}') kind={places.argument} ;;")
+    by_command = {"": shared, **commands}
     return _FUNCTION.format(
         function=name.replace("-", "_"),
         name=name,
-        beginnings=_patterns(beginnings),
-        shared=_patterns(shared.others),
+        beginnings=_patterns(dict.fromkeys((*filter(None, steps), *commands))),
+        shared=_patterns(shared.values),
         whom=_patterns(WHOM),
         whom_in_one="|".join(f"{option}=*" for option in WHOM),
+        several=_patterns(f"{command} {option}" for command, places in commands.items() for option in places.several),
+        options="\n".join(f"      '{one}') choices='{' '.join(of.options)}' ;;" for one, of in by_command.items()),
         values="\n".join(values),
-        several=_patterns(f"{command} {option}" for command, places in vms.items() for option in places.several),
-        arguments=_patterns(command for command, places in vms.items() if places.is_argument),
+        arguments="\n".join(arguments),
+        following="\n".join(
+            f"          '{begun}') kind=choices choices='{' '.join(words)}' ;;" for begun, words in steps.items()
+        ),
     )
 
 

@@ -1,21 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in a command line a VM, the flavor of one, or one of some words is to be named: by the commands' parsers."""
+"""What each place of a command line takes: a VM, the flavor of one, a file, or one of some words; by the parsers."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-NAME = "VM"
-"""The metavar of an argument that takes what ``vmqos vm show`` takes."""
+from vmqos import extra_specs
 
-UUID = "UUID"
-"""The metavar of an argument that takes a VM's UUID alone."""
 
-FLAVOR = "FLAVOR"
-"""The metavar of an option that takes the flavor of a running VM; as an argument it is any flavor of the cloud."""
+class Kind(StrEnum):
+    """What a place takes."""
+
+    NAMES = "names"
+    """What a VM is called by."""
+    UUIDS = "uuids"
+    """A VM's UUID alone."""
+    FLAVORS = "flavors"
+    """A flavor: those of running VMs are offered. To ask the cloud takes longer than a key press may."""
+    FILES = "files"
+    """A file, a directory or a socket."""
+    CHOICES = "choices"
+    """One of some words."""
+    OTHER = "other"
+    """What can't be told beforehand, such as a number: nothing is offered."""
+
+
+EXTRA_SPEC = "KEY=VALUE"
+"""The metavar of an option that takes an extra spec."""
+
+_KINDS = {
+    "VM": Kind.NAMES,
+    "UUID": Kind.UUIDS,
+    "FLAVOR": Kind.FLAVORS,
+    "FILE": Kind.FILES,
+    "PATH": Kind.FILES,
+    "DIR": Kind.FILES,
+    "MOUNTPOINT": Kind.FILES,
+}
+"""What an argument or an option takes, by its metavar."""
 
 WHOM = ("--socket", "--config-file")
 """Of the options that all commands share, those that say which agent is asked: for the completion, too."""
@@ -25,45 +51,52 @@ WHOM = ("--socket", "--config-file")
 class Places:
     """The places of one command.
 
-    :ivar is_argument: whether it takes VMs that are no option's values.
-    :ivar named: the options that take what a VM is called by, ``uuids`` those that take its UUID, and ``flavors`` those
-        that take its flavor.
-    :ivar others: the options that take another value.
-    :ivar choices: of these, those that take one of some words, and the words.
-    :ivar several: of these, those that take several words one after the other.
+    :ivar argument: what it takes beside options.
+    :ivar values: what each option takes that takes a value.
+    :ivar choices: the words of those options that take one of some words.
+    :ivar several: of these, the options that take several words one after the other.
+    :ivar options: all options that have a long name, by that.
     """
 
-    is_argument: bool
-    named: tuple[str, ...]
-    uuids: tuple[str, ...]
-    flavors: tuple[str, ...]
-    others: tuple[str, ...]
+    argument: Kind
+    values: Mapping[str, Kind]
     choices: Mapping[str, tuple[str, ...]]
     several: tuple[str, ...]
-
-    @property
-    def any(self) -> bool:
-        """Whether there is any place for a VM, for its flavor, or for one of some words."""
-        return self.is_argument or bool(self.named or self.uuids or self.flavors or self.choices)
+    options: tuple[str, ...]
 
 
 def of_parser(parser: argparse.ArgumentParser) -> Places:
     """The places that a command's parser tells."""
     actions: Sequence[argparse.Action] = parser._actions
-    options = [(action, tuple(action.option_strings)) for action in actions if action.option_strings]
-    choosing = [(action, names) for action, names in options if action.nargs != 0 and _are_words(action)]
-    valued = [(action.metavar, names) for action, names in options if action.nargs != 0]
+    arguments = [_kind(action) for action in actions if not action.option_strings]
+    named = [(action, name) for action in actions for name in action.option_strings]
+    valued = [(action, name) for action, name in named if action.nargs != 0]
     return Places(
-        is_argument=any(action.metavar == NAME for action in actions if not action.option_strings),
-        named=tuple(name for metavar, names in valued if metavar == NAME for name in names),
-        uuids=tuple(name for metavar, names in valued if metavar == UUID for name in names),
-        flavors=tuple(name for metavar, names in valued if metavar == FLAVOR for name in names),
-        others=tuple(name for metavar, names in valued if metavar not in (NAME, UUID, FLAVOR) for name in names),
-        choices={name: tuple(action.choices or ()) for action, names in choosing for name in names},
-        several=tuple(name for action, names in choosing if action.nargs == "+" for name in names),
+        argument=next((kind for kind in arguments if kind not in (Kind.OTHER, Kind.CHOICES)), Kind.OTHER),
+        values={name: _kind(action) for action, name in valued},
+        choices={name: _words(action) for action, name in valued if _words(action)},
+        several=tuple(name for action, name in valued if _words(action) and action.nargs == "+"),
+        options=tuple(name for _, name in named if name.startswith("--")),
     )
 
 
-def _are_words(action: argparse.Action) -> bool:
-    """Whether an option takes one of some words that mean nothing to a shell."""
-    return bool(action.choices) and all(re.fullmatch(r"[A-Za-z0-9_-]+", str(word)) for word in action.choices or ())
+def following(commands: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The words that may come next, by the words of a command that is not whole; by none for the first word."""
+    found: dict[str, dict[str, None]] = {}
+    for command in sorted(commands):
+        words = command.split()
+        for count, word in enumerate(words):
+            found.setdefault(" ".join(words[:count]), {})[word] = None
+    return {begun: tuple(words) for begun, words in found.items()}
+
+
+def _kind(action: argparse.Action) -> Kind:
+    return Kind.CHOICES if _words(action) else _KINDS.get(str(action.metavar), Kind.OTHER)
+
+
+def _words(action: argparse.Action) -> tuple[str, ...]:
+    """The words that an option takes one of, if they mean nothing to a shell; one that ends with ``=`` goes on."""
+    if action.metavar == EXTRA_SPEC:
+        return tuple(f"{key.name}={word}" for key in extra_specs.KEYS for word in key.words or ("",))
+    words = tuple(map(str, action.choices or ()))
+    return words if all(re.fullmatch(r"[A-Za-z0-9_-]+", word) for word in words) else ()

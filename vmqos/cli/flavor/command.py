@@ -54,6 +54,7 @@ class Set(Details):
                 dest=key.field,
                 metavar=_metavar(key.option),
                 type=_checked(key),
+                choices=key.words or None,
                 help=f"{key.name}: {key.allowed.replace('%', '%%')}",
             )
         parser.add_argument(

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from vmqos.cli import exceptions
-from vmqos.insight import Counts, LimitedIn, Promise, Sample
+from vmqos.insight import Counts, LimitedIn, PercentSteps, Promise, Sample
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
@@ -72,6 +72,13 @@ def limited_in(host: contract.SampledHost) -> LimitedIn:
         return LimitedIn(host.get("bandwidth_unit", LimitedIn.UNKNOWN))
     except ValueError:
         return LimitedIn.UNKNOWN
+
+
+def percent_steps(host: contract.SampledHost) -> PercentSteps | None:
+    """To which percentages a host can limit memory bandwidth; ``None`` where an earlier agent does not say it."""
+    if "bandwidth_gran" not in host or "min_bandwidth" not in host:
+        return None
+    return PercentSteps(host["bandwidth_gran"], host["min_bandwidth"])
 
 
 @contextlib.contextmanager

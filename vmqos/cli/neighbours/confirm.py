@@ -89,6 +89,7 @@ def find(
     :param limit: in per cent or in MB/s, whatever the host's unit is, or in ways where it can't limit bandwidth;
         ``None`` for the usual one.
     :raises vmqos.cli.exceptions.NoCulprit: if none is named, and the agent knows of none.
+    :raises vmqos.cli.exceptions.NotTogether: if the limit can't be one in the host's unit.
     :raises vmqos.cli.exceptions.NoLimitPossible: if the host can't limit bandwidth, and ways are of no use either.
     """
     there = {vm["uuid"]: vm for vm in vms}
@@ -112,6 +113,9 @@ def find(
         # All that is tried then is whether it takes cache.
         unit, cause, spec = WAYS, Cause.CACHE, _few_ways(culprit, limit)
     elif unit == "%":
+        if limit is not None and limit > 100:
+            problem = f"--limit {limit} is more than 100, and this host limits memory bandwidth in per cent"
+            raise exceptions.NotTogether(problem=problem, command="neighbours")
         spec = f"hw:mem_bandwidth_percent={limit or PERCENT}"
     else:
         spec = f"hw:mem_bandwidth_mbps={limit or _part_of_traffic(agent, culprit['uuid'])}"
@@ -138,7 +142,7 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
 
     :param seconds: how long each phase takes.
     :param interval: seconds between two samples.
-    :raises vmqos.cli.exceptions.TrialLost: if the trial, or the victim, ends before its time.
+    :raises vmqos.cli.exceptions.TrialLost: if the trial, or one of the VMs, ends before its time.
     :raises vmqos.cli.exceptions.NotPutBack: if the culprit does not have again what it had.
     """
     client = replace(agent, timeout=ANSWER_TIME)
@@ -148,7 +152,7 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     # Where the clock was set back since the neighbour began, that is in the future.
     began = min(now + interval, max(now - whole, parties.since + interval))
     before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
-    _check_runs(client, parties.victim, "nothing was tried")
+    _check_run(client, (parties.victim, parties.culprit), "nothing was tried")
     with trial(client, parties) as (limit, renew):
 
         def go_on(passed: float) -> None:
@@ -157,19 +161,23 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
 
         during = _measure(client, parties, time.time(), whole, go_on)
     after = _measure(client, parties, time.time(), whole, lambda passed: report("after", passed))
-    _check_runs(client, parties.victim, f"{display_name(parties.culprit)} has what it had before again")
+    _check_run(client, (parties.culprit,), "nothing of the trial is left")
+    _check_run(client, (parties.victim,), f"{display_name(parties.culprit)} has what it had before again")
     outcome = judge(before, during, after, parties.cause, confined=parties.is_confined)
     return Tried(parties, outcome, limit, seconds)
 
 
-def _check_runs(client: AgentClient, vm: contract.Vm, state: str) -> None:
-    """Say so if a VM has ended: its samples are gone then, and too few of them would be a riddle.
+def _check_run(client: AgentClient, vms: Sequence[contract.Vm], state: str) -> None:
+    """Say so if a VM has ended, or was started again: then not all samples are there, or not all are of one run.
 
     :param state: what the operator has to know then.
-    :raises vmqos.cli.exceptions.TrialLost: if it has ended.
+    :raises vmqos.cli.exceptions.TrialLost: if one has.
     """
-    if all(one["uuid"] != vm["uuid"] for one in client.vms()):
-        raise exceptions.TrialLost(problem=f"{display_name(vm)} has ended", state=state)
+    runs = {one["uuid"]: one["pid"] for one in client.vms()}
+    for vm in vms:
+        if runs.get(vm["uuid"]) != vm["pid"]:
+            what = "was started again" if vm["uuid"] in runs else "has ended"
+            raise exceptions.TrialLost(problem=f"{display_name(vm)} {what}", state=state)
 
 
 def _measure(client: AgentClient, parties: Parties, began: float, whole: float, each: Callable[[float], None]) -> Phase:
@@ -178,10 +186,12 @@ def _measure(client: AgentClient, parties: Parties, began: float, whole: float, 
     :param began: when the phase began (seconds since 1970), and ``whole`` how many seconds it takes.
     :param each: called again and again meanwhile.
     """
-    end, last = began + whole, began + max(whole, min(2 * whole, LONGEST + PATIENCE))
+    # What has passed is told by the monotonic clock: the one that samples bear may be set meanwhile.
+    start = time.monotonic() - (time.time() - began)
+    end, last = start + whole, start + max(whole, min(2 * whole, LONGEST + PATIENCE))
     while True:
-        wait(end, each, began)
-        phase = _phase(client, parties, began, end)
+        wait(end, each, start)
+        phase = _phase(client, parties, began, began + end - start)
         if len(phase.victim) >= FEWEST or end >= last:
             return phase
         end = min(last, end + whole / 4)
@@ -199,13 +209,12 @@ def trial(client: AgentClient, parties: Parties) -> Iterator[tuple[int, Callable
 
 
 def wait(until: float, each: Callable[[float], None], began: float) -> None:
-    """Wait until a moment, in seconds since 1970. A clock that is set meanwhile makes it neither longer nor shorter.
+    """Wait until a moment, by the monotonic clock.
 
     :param each: called again and again, with the seconds that have passed since ``began``.
     """
-    ends = time.monotonic() + until - time.time()
     while True:
-        left = max(0.0, ends - time.monotonic())
+        left = max(0.0, until - time.monotonic())
         each(until - began - left)
         if not left:
             return

@@ -146,6 +146,8 @@ class Record(Documented):
             if left <= 0:
                 return
             time.sleep(min(left, max(LEAST_PAUSE, min(interval, LONGEST_PAUSE))))
+            # What was told is kept where the agent ends before it tells the names.
+            found = {**found, "samples": {}}
             try:
                 found = ask.samples(agent, series.since(time.time()))
                 if found["host"]["vms"].keys() - series.called.keys():
@@ -155,7 +157,7 @@ class Record(Documented):
                 if not is_away:
                     progress.end()
                     self.app.LOG.warning(f"{error}; waiting for it")
-                found, is_away = {**found, "samples": {}}, True
+                is_away = True
 
     def _say(self, file: File, interval: float, series: Series) -> None:
         """What is in the file, and who is who in it."""
@@ -263,7 +265,8 @@ class Series:
             int(number): Cache(cache["size"], cache["ways"], cache["bandwidth"])
             for number, cache in host["caches"].items()
         }
-        known = Host(caches, vms, host["memory_seconds"], host["memory_cycles"], ask.limited_in(host))
+        figures = host["memory_seconds"], host["memory_cycles"]
+        known = Host(caches, vms, *figures, ask.limited_in(host), ask.percent_steps(host))
         return Facts(known, names)
 
     def _flavor(self, name: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from vmqos.insight import Cache, Counts, Host, LimitedIn, Promise, Sample, Vm, plain_host, plain_sample
+from vmqos.insight import Cache, Counts, Host, LimitedIn, PercentSteps, Promise, Sample, Vm, plain_host, plain_sample
 
 FORMAT = "vmqos-neighbours"
 VERSION = 1
@@ -198,6 +198,7 @@ def _facts(value: object) -> Facts:
             _number(host.get("memory_cycles"), "host.memory_cycles", *_MEMORY_CYCLES),
             # Earlier versions did not record it.
             _limited_in(host["bandwidth_unit"]) if "bandwidth_unit" in host else LimitedIn.UNKNOWN,
+            _percent_steps(host) if "bandwidth_gran" in host else None,
         ),
         {key: name for key, (_, name) in vms.items() if name is not None},
     )
@@ -208,6 +209,13 @@ def _limited_in(value: object) -> LimitedIn:
     if not (value is None or isinstance(value, str)) or value not in units:
         raise Invalid(f"host.bandwidth_unit: {reprlib.repr(value)} is neither '%' nor 'MB/s' nor null")
     return units[value]
+
+
+def _percent_steps(host: Mapping[str, Any]) -> PercentSteps:
+    return PercentSteps(
+        _whole(host["bandwidth_gran"], "host.bandwidth_gran", 1, 100),
+        _whole(host.get("min_bandwidth"), "host.min_bandwidth", 1, 100),
+    )
 
 
 def _cache(value: object, where: str) -> Cache:

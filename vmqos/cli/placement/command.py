@@ -117,7 +117,7 @@ class Audit(_Claims):
 
 
 class Heal(_Claims):
-    """Have Placement claim for each server what it was promised, and remove claims that are nobody's.
+    """Have Placement claim for each server what it was promised, and remove claims of servers that are gone.
 
     Mends what 'vmqos placement audit' finds: gives a running server the claim that it lacks, moves one that is on the
     wrong provider, and removes what is left of servers that no longer exist. Whatever else a server holds, such as CPUs

@@ -22,6 +22,9 @@ OLD_STATUS = 3
 PATIENCE = 2.0
 """Seconds to wait for the agent's health, without which what it tells can be shown too."""
 
+_NEVER_FRESH = ("vms", "pass")
+"""What is told is empty until these were done once, however short ago the agent was started."""
+
 _LAST = {"vms": "looked at all VMs", "pass": "ended a pass without an error", "counters": "read the counters"}
 
 
@@ -29,8 +32,8 @@ _LAST = {"vms": "looked at all VMs", "pass": "ended a pass without an error", "c
 class Freshness:
     """How old what the agent knows is.
 
-    :ivar stale: what is older than it should be: ``vms``, ``pass`` and ``counters``; empty where nothing is, or where
-        an older agent does not tell.
+    :ivar stale: what is older than it should be, or was never known: ``vms``, ``pass`` and ``counters``; empty where
+        nothing is, or where an older agent does not tell.
     :ivar ages: seconds since the last look of each kind; ``None`` before the first.
     :ivar unserved: why a VM that libvirt lists is not served, by UUID.
     :ivar hostname: the host's name; empty where an older agent does not tell.
@@ -73,5 +76,7 @@ def ask(agent: AgentClient, parts: Collection[str] = tuple(_LAST)) -> Freshness:
         health = replace(agent, timeout=PATIENCE).health()
     if health is None:
         return Freshness()
-    stale = [name for name in health.get("stale") or () if name in parts and name in _LAST]
-    return Freshness(tuple(stale), health.get("ages") or {}, health.get("unserved") or {}, health.get("hostname") or "")
+    ages = health.get("ages") or {}
+    old = {*(health.get("stale") or ()), *(name for name in _NEVER_FRESH if ages.get(name, 0.0) is None)}
+    stale = tuple(name for name in _LAST if name in parts and name in old)
+    return Freshness(stale, ages, health.get("unserved") or {}, health.get("hostname") or "")

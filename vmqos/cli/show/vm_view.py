@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vmqos.cli import exceptions
-from vmqos.cli.show import fullness, units, utc
+from vmqos.cli.show import fullness, no_number, units, utc
 from vmqos.cli.show.fullness import Fill
 from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.show.tables import Cell
@@ -146,17 +146,19 @@ def fills(counters: contract.VmTelemetry, host: contract.HostTelemetry) -> tuple
     )
 
 
-def occupancy(telemetry: contract.Telemetry, uuid: str, terminal: Terminal) -> Cell:
+def occupancy(telemetry: contract.Telemetry, vm: contract.Vm, terminal: Terminal) -> Cell:
     """What a VM holds of the L3 caches: cache by cache where it was promised ways, else together."""
-    counters = telemetry["vms"].get(uuid)
+    counters = telemetry["vms"].get(vm["uuid"])
     if counters is None:
-        return Cell("-", "unknown: the VM is in no group that is monitored")
+        why = neutralise(vm["unmonitored_reason"]) or no_number.sentence("not-monitored")
+        return Cell("-", f"unknown: {why}")
     found = fills(counters, telemetry["host"])
     if found:
         return Cell(fullness.plain(found), fullness.lines(found, terminal))
     held = counters["totals"].get("llc_occupancy")
     if held is None:
-        return Cell("-", f"unknown: {neutralise(counters['missing'].get('llc_occupancy', 'it is not counted here'))}")
+        reason = counters["missing"].get("llc_occupancy", "no-counter")
+        return Cell("-", f"unknown: {no_number.sentence(reason)}")
     return Cell(f"{held:.0f}", f"{units.size(held)} of all caches together")
 
 

@@ -14,6 +14,7 @@ from vmqos.cli.common.option_values import whole_number
 from vmqos.cli.common.output import Details, confirm_first, is_for_machines, terminal_of
 from vmqos.cli.neighbours import ask
 from vmqos.cli.show import terminal, vm_view
+from vmqos.cli.show.safe_text import display_name, neutralise
 from vmqos.cli.size import flavor, flavor_view, past, stepping, view
 from vmqos.cli.size.stepping import Room, Sized
 from vmqos.local_api import contract
@@ -176,6 +177,9 @@ class Size(Details):
         def size_one(room: Room) -> Sized:
             # The trials before took their time, so that the VM and the free ways are looked at again.
             now = vm_view.find(agent.vms(), room.vm["uuid"])
+            if now["flavor"] != room.vm["flavor"]:
+                problem = f"its flavor is {neutralise(now['flavor']) or 'not known'} now"
+                raise exceptions.NothingToSize(vm=display_name(now), problem=problem)
             return self._size(agent, interval, room_of(now))
 
         def tell(*what: Any) -> None:

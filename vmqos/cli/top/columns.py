@@ -9,20 +9,13 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli.show import fullness
+from vmqos.cli.show import fullness, no_number
 from vmqos.cli.show.safe_text import pad, squeeze
 from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.top import grants
 from vmqos.cli.top.data import Frame, Row
 from vmqos.telemetry import Missing, Reading
 
-_WORDS = {
-    Missing.UNAVAILABLE: "no value",
-    Missing.NOT_MONITORED: "no group",
-    Missing.NO_PREVIOUS: "...",
-    Missing.WENT_BACK: "began anew",
-    Missing.NO_COUNTER: "none",
-}
 _LEAST_NAME = 12
 MOST_NAME = 40
 """Columns of a VM's name in a terminal."""
@@ -148,7 +141,7 @@ def number(reading: Reading, text: Callable[[float], str]) -> Text:
     if reading.value is not None:
         return Text(text(reading.value))
     assert reading.missing is not None
-    return Text(_WORDS.get(reading.missing, reading.missing.value), style="dim")
+    return Text(no_number.word(reading.missing), style="dim")
 
 
 def _bandwidth(row: Row, reading: Reading, name: str) -> Text:

@@ -43,7 +43,8 @@ class Top(Documented):
     A terminal that is too narrow shows fewer columns, the least important ones being left out first.
 
     A word in place of a number is the reason why there is none: 'no value' (the hardware has none now), 'unassigned'
-    (no hardware counter is free for the VM), 'no group' (no RMID is), '...' (it takes another look). What this
+    (no hardware counter is assigned to the VM now: there are too few for all), 'no group' (the VM is in no group that
+    is monitored), '...' (it takes another look). What this
     machine does not count at all is left out, and a line below says so.
 
     Asks the agent, whose bandwidths are those between its own last two looks ([telemetry] interval). Where no agent
@@ -121,7 +122,7 @@ class Top(Documented):
         from vmqos.telemetry.hardware_events import HardwareEvents
 
         options = self.app.options
-        root = settings.configuration(options).resctrl.path
+        root = settings.readable_configuration(options).resctrl.path
         source = Source(settings.agent(options), Sweeper(root), HardwareEvents)
         order = Order(parsed_args.sort, parsed_args.reverse)
         live = parsed_args.formatter == "table" and screen.bounded and os.environ.get("TERM") != "dumb"

@@ -9,7 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from vmqos.cli.show import fullness, units, vm_view
+from vmqos.cli.show import fullness, no_number, units, vm_view
 from vmqos.cli.show.safe_text import neutralise, pad, squeeze
 from vmqos.cli.show.tables import Cell
 from vmqos.cli.show.terminal import Terminal, wrapped
@@ -58,7 +58,7 @@ def _figures(frame: Frame, row: Row, terminal: Terminal) -> Mapping[str, Any]:
         ("Stalled on memory", row.stalls, "{:.0%} of its cycles".format),
     ):
         if reading.missing is not Missing.NO_COUNTER:
-            figures[title] = _told(reading, text)
+            figures[title] = _told(reading, text) if text is _speed else columns.number(reading, text).plain
     if row.measured_age is not None and (last := row.measured.get("total")) is not None:
         figures["Bandwidth before"] = f"{_speed(last)}, measured {units.duration(row.measured_age)} ago"
     held = _told(row.occupancy, units.size)
@@ -82,7 +82,8 @@ def _speed(value: float) -> str:
 
 
 def _told(reading: Reading, text: Callable[[float], str]) -> str:
-    return columns.number(reading, text).plain
+    """What resctrl counts, or why it does not."""
+    return no_number.sentence(reading.missing) if reading.missing is not None else columns.number(reading, text).plain
 
 
 def _table(fields: Mapping[str, Any], terminal: Terminal) -> Iterator[Text]:

@@ -17,6 +17,7 @@ from vmqos.cli.show.tables import Cell
 from vmqos.cli.vm import choice, names
 from vmqos.cli.vm.watch import Look
 from vmqos.cli.vm.watched import Watched
+from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused
 
@@ -116,7 +117,7 @@ class VmList(Watched[Look]):
         self.warn(look.freshness, self.parts)
         titles, rows = self.cells(look, parsed_args)
         if not rows and parsed_args.formatter == "table":
-            is_old = "vms" in look.freshness.stale
+            is_old = not {"vms", "pass"}.isdisjoint(look.freshness.stale)
             self.app.stdout.write(f"{choice.none_of(look.vms, parsed_args.state, parsed_args.flavor, is_old)}\n")
         return titles, rows
 
@@ -172,15 +173,15 @@ class VmShow(Details):
         if is_for_machines(parsed_args):
             return tuple(vm), tuple(vm.values())
         self._threads = vm["task_list"]
-        fields = vm_view.fields(vm) | {"Cache occupancy": self._occupancy(agent, vm["uuid"])}
+        fields = vm_view.fields(vm) | {"Cache occupancy": self._occupancy(agent, vm)}
         return tuple(fields), tuple(fields.values())
 
-    def _occupancy(self, agent: AgentClient, uuid: str) -> Cell:
+    def _occupancy(self, agent: AgentClient, vm: contract.Vm) -> Cell:
         try:
             counters = agent.telemetry()
         except (AgentRefused, AgentFailed) as error:
             return Cell("-", f"unknown: {error}")
-        return vm_view.occupancy(counters, uuid, terminal_of(self))
+        return vm_view.occupancy(counters, vm, terminal_of(self))
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
         """Print the fields and, in a table, the threads below them."""

@@ -11,10 +11,10 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from vmqos.cli.common import settings
 from vmqos.local_api import contract
-from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import LocalApiError
 
 TIMEOUT = 1.0
@@ -42,7 +42,7 @@ def ask(options: argparse.Namespace, kind: str = "") -> list[str]:
     from vmqos.conf.exceptions import ConfigurationError
 
     try:
-        vms = AgentClient(settings.socket_path(options), timeout=TIMEOUT).vms()
+        vms = replace(settings.agent(options), timeout=TIMEOUT).vms()
     except (LocalApiError, ConfigurationError, OSError):
         return []
     if kind == FLAVORS:

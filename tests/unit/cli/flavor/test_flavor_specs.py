@@ -88,7 +88,7 @@ PROBLEMS: list[tuple[dict[str, str], bool, list[str]]] = [
     (
         {**TWO, **ASKED, "hw:cache_vcpus": "1-2"},
         True,
-        ["hw:cache_vcpus='1-2': the flavor has 2 vCPU(s), so only numbers from 0 to 1 are allowed"],
+        ["hw:cache_vcpus='1-2': the flavor has 2 vCPUs, so only numbers from 0 to 1 are allowed"],
     ),
     (
         {"hw:cache_policy": "shared"},

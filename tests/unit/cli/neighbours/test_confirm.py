@@ -20,6 +20,9 @@ from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli.common import lease
 from vmqos.cli.neighbours import confirm
+from vmqos.insight.trial import Phase
+from vmqos.local_api.client import AgentClient
+from vmqos.version import version
 
 WEB, BATCH = examples.WEB, examples.BATCH
 INTERVAL = 1.0
@@ -181,6 +184,14 @@ def test_the_operator_may_name_the_neighbour_and_the_limit(trials: TrialAgent, r
     assert "Traffic of db-1" not in ran.out, "nothing counts it"
 
 
+def test_a_limit_above_100_per_cent_is_refused_before_anything_is_measured(trials: TrialAgent, run: Run) -> None:
+    ran = run("neighbours", "web-1", "--confirm", "--yes", "--limit", "300")
+    told = (
+        "--limit 300 is more than 100, and this host limits memory bandwidth in per cent; see 'vmqos help neighbours'"
+    )
+    assert (ran.status, ran.out, ran.err, trials.said) == (2, "", f"vmqos: {told}\n", [])
+
+
 @pytest.mark.parametrize(("options", "limit"), [((), "800"), (("--limit", "300"), "300")])
 def test_where_bandwidth_is_limited_in_mbps_the_limit_is_a_part_of_what_is_moved(
     options: tuple[str, ...], limit: str, trials: TrialAgent, run: Run
@@ -336,6 +347,20 @@ def test_an_agent_that_knows_no_trials_is_told_to_be_older(trials: TrialAgent, r
     assert ran.status == 1 and "no trial can be had here: the vmqos-agent that runs is of an earlier" in ran.err
 
 
+@pytest.mark.parametrize("is_other", [True, False])
+def test_an_agent_of_another_version_that_takes_the_question_to_be_wrong_is_named_with_its_version(
+    trials: TrialAgent, run: Run, is_other: bool
+) -> None:
+    wrong = "there is no parameter 'confine' here, but key"
+    trials.unit, trials.refusals = None, {0: ("400 Bad Request", wrong)}
+    trials.answers["/v1/health"] |= {"version": "0.9\x1b" if is_other else version()}
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, ran.out, trials.is_limited) == (1, "", False)
+    assert wrong in ran.err and "\x1b" not in ran.err
+    assert ("is of version 0.9\\x1b, this command is of version" in ran.err) == is_other
+    assert ("systemctl restart vmqos-agent" in ran.err) == is_other
+
+
 def test_a_trial_that_ends_before_its_time_says_nothing_of_the_neighbour(trials: TrialAgent, run: Run) -> None:
     trials.refusals = {2: ("409 Conflict", "this trial is over: VM x needs a CLOSID"), 3: REFUSED}
     ran = run("neighbours", "web-1", "--confirm", "--yes")
@@ -347,20 +372,56 @@ def test_a_trial_that_ends_before_its_time_says_nothing_of_the_neighbour(trials:
     ("ended_at", "said", "state"),
     [("before", [], "nothing was tried"), ("after", [BEGIN, AGAIN, AGAIN, BACK], "batch has what it had before again")],
 )
+@pytest.mark.parametrize(("again", "what"), [(False, "has ended"), (True, "was started again")])
 def test_a_victim_that_ends_meanwhile_is_told(
-    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch, ended_at: str, said: list[Any], state: str
+    trials: TrialAgent,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    ended_at: str,
+    said: list[Any],
+    state: str,
+    again: bool,
+    what: str,
 ) -> None:
     running = trials.vms
+
+    def after_the_end() -> list[Any]:
+        return [*others(running(), WEB), *([one_of(running(), WEB) | {"pid": 99}] if again else [])]
 
     def end(until: float, each: Callable[[float], None], began: float) -> None:
         each(until - began)
         if ended_at == "before" or trials.is_limited:
-            monkeypatch.setattr(trials, "vms", lambda: [vm for vm in running() if vm["uuid"] != WEB])
+            monkeypatch.setattr(trials, "vms", after_the_end)
 
     monkeypatch.setattr(confirm, "wait", end)
     ran = run("neighbours", "web-1", "--confirm", "--yes")
     assert (ran.status, ran.out) == (1, "") and trials.said == said
-    assert f"nothing can be said: web-1 has ended; {state}\n" in ran.err
+    assert f"nothing can be said: web-1 {what}; {state}\n" in ran.err
+
+
+def one_of(vms: list[Any], uuid: str) -> Any:
+    return next(vm for vm in vms if vm["uuid"] == uuid)
+
+
+def others(vms: list[Any], uuid: str) -> list[Any]:
+    return [vm for vm in vms if vm["uuid"] != uuid]
+
+
+def test_a_neighbour_that_is_started_again_meanwhile_has_nothing_to_get_back(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.3)
+    running = trials.vms
+
+    def resized() -> list[Any]:
+        if trials.said[-1:] != [BACK]:
+            return running()
+        return [*others(running(), BATCH), one_of(running(), BATCH) | {"pid": 99, "group": f"vmqos.{BATCH}"}]
+
+    monkeypatch.setattr(trials, "vms", resized)
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert (ran.status, "does not have yet" in ran.err) == (1, False)
+    assert "nothing can be said: batch was started again; nothing of the trial is left\n" in ran.err
 
 
 def test_ctrl_c_gives_the_trial_back_at_once(trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,19 +445,35 @@ def test_a_neighbour_that_does_not_have_again_what_it_had_is_told(
     assert "batch does not have yet what it had before the trial (its control group is vmqos.shared-ways2-" in ran.err
 
 
-def test_a_clock_that_is_set_back_meanwhile_makes_no_phase_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, clocks, passed = time.time(), iter([0.0, -3600.0]), list[float]()
-    monkeypatch.setattr(time, "time", lambda: now + next(clocks, -3600.0))
-    began = time.monotonic()
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_meanwhile_makes_no_phase_longer_or_shorter(
+    monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    clock, began, passed = time.time, time.monotonic(), list[float]()
+
+    def set_clock(seconds: float) -> None:
+        passed.append(seconds)
+        monkeypatch.setattr(time, "time", lambda: clock() + step)
+        assert time.monotonic() - began < 5, "it waits for the clock"
+
+    # Without samples it takes longer, too.
+    monkeypatch.setattr(confirm, "_phase", lambda *_: Phase([], []))
+    parties: Any = None
+    confirm._measure(AgentClient("/nowhere"), parties, time.time(), 0.4, set_clock)
+    assert time.monotonic() - began >= 0.8 and passed == sorted(passed) and passed[-1] == pytest.approx(0.8)
+
+
+def test_a_moment_is_waited_for_with_the_seconds_that_have_passed() -> None:
+    passed, now = list[float](), time.monotonic()
     confirm.wait(now + 0.2, passed.append, now - 1.0)
-    assert time.monotonic() - began < 5 and passed[-1] == pytest.approx(1.2)
+    assert 0.2 <= time.monotonic() - now < 5 and passed[-1] == pytest.approx(1.2)
 
 
 def test_a_neighbour_that_began_in_the_future_as_the_clock_says_is_not_waited_for(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = list[float]()
-    monkeypatch.setattr(confirm, "wait", lambda until, each, began: waits.append(until - time.time()))
+    monkeypatch.setattr(confirm, "wait", lambda until, each, began: waits.append(until - time.monotonic()))
     (pair,) = examples.neighbours()["pairs"]
     later = time.time() + 3600.0
     trials.answers["/v1/neighbours"] = examples.neighbours(interval=INTERVAL, pairs=[pair | {"since": later}])

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,26 @@ def test_a_vm_that_comes_later_is_told_by_its_name_too(agent: FakeAgent, run: Ru
     assert "  vm-3 is db-1\n" in run("record", "--seconds", "3", "-o", "out.jsonl").out
 
 
+def test_samples_that_were_told_are_recorded_though_the_agent_ends_before_it_tells_names(
+    agent: FakeAgent, run: Run, clock: list[float]
+) -> None:
+    """The next agent does not know them any more."""
+    told.serve(agent, HOST, HISTORY, 30)
+    running = examples.vms()
+    asked = list[str]()
+
+    def vms(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        asked.append("vms")
+        if len(asked) == 1:
+            return "200 OK", json.dumps({"vms": [vm for vm in running if vm["uuid"] != examples.DB]}).encode()
+        agent.answers["/v1/neighbours/samples"] = lambda query: ("503 Service Unavailable", b'{"error": "away"}')
+        return "503 Service Unavailable", b'{"error": "away"}'
+
+    agent.answers["/v1/vms"] = vms
+    assert run("record", "--seconds", "3", "-o", "out.jsonl").status == 0
+    assert [line["time"] for line in lines("out.jsonl") if "time" in line][-1] == 30.0
+
+
 def test_the_file_is_its_owners_alone_and_has_a_name_of_its_own(agent: FakeAgent, run: Run) -> None:
     told.serve(agent, HOST, HISTORY)
     before = os.umask(0)
@@ -157,13 +178,18 @@ def test_ctrl_c_ends_it_properly_and_says_what_is_in_the_file(
 class Disk:
     """A disk that is full after so many bytes, and takes what fits of the last write.
 
+    What other threads write goes elsewhere: waitress's wake each other by it.
+
     :param end: what it raises then.
     """
 
     def __init__(self, room: int, end: BaseException) -> None:
         self._room, self._end, self._write = room, end, os.write
+        self._thread = threading.get_ident()
 
     def write(self, fd: int, data: Any) -> int:
+        if threading.get_ident() != self._thread:
+            return self._write(fd, data)
         if not self._room:
             raise self._end
         written = self._write(fd, data[: self._room])

@@ -12,7 +12,7 @@ from tests.unit.cli.neighbours import told
 from tests.unit.insight.hosts import Did, history, host
 from vmqos.cli.neighbours import recording
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
-from vmqos.insight import LimitedIn, Promise
+from vmqos.insight import LimitedIn, PercentSteps, Promise
 
 HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
 HOST = host({"a": 0xF, "b": 0xF0})
@@ -80,6 +80,11 @@ def test_what_the_host_limits_bandwidth_in_is_read(unit: LimitedIn) -> None:
     assert isinstance(facts, Facts) and facts.host.limited_in is unit
 
 
+def test_the_steps_in_which_the_host_limits_bandwidth_are_written_and_read_again() -> None:
+    facts = replace(FACTS, host=replace(HOST, vms=FACTS.host.vms, percent_steps=PercentSteps(1, 5)))
+    assert read(with_line(2, recording.facts_line(facts)))[1] == facts
+
+
 A = ("vms", "a")
 WRONG = {
     "another format": (changed(1, "format", value="pcap"), "line 1: format: 'pcap' is not 'vmqos-neighbours'"),
@@ -130,6 +135,11 @@ WRONG = {
         "line 2: host.bandwidth_unit: 'unknown' is neither '%' nor 'MB/s' nor null",
     ),
     "a unit that is no text": (changed(2, "host", "bandwidth_unit", value=[]), "host.bandwidth_unit: [] is neither"),
+    "a step of no size": (changed(2, "host", "bandwidth_gran", value=0), "host.bandwidth_gran: 0 is no whole number"),
+    "steps from nowhere": (
+        changed(2, "host", "bandwidth_gran", value=10),
+        "line 2: host.min_bandwidth: None is no whole number from 1 to 100",
+    ),
     "more per cent than all": (
         changed(2, "host", *A, "promise", "percent", value=101),
         "line 2: host.vms.a.promise.percent: 101 is no whole number from 0 to 100",

@@ -24,7 +24,7 @@ from vmqos.cli.neighbours import answer, recording, replay
 from vmqos.cli.neighbours.record import Series
 from vmqos.cli.neighbours.recording import Facts, Header
 from vmqos.cli.neighbours.replay import Moments
-from vmqos.insight import History, Host, LimitedIn, Promise, Sample, judge
+from vmqos.insight import History, Host, LimitedIn, PercentSteps, Promise, Sample, judge
 
 
 def recorded(found: Host, series: History, *, has_names: bool = True, polls: Sequence[float] = (1e12,)) -> bytes:
@@ -204,6 +204,25 @@ def test_a_limit_is_advised_in_the_unit_of_the_host_and_none_of_an_earlier_recor
     out = " ".join(run("replay", str(tmp_path / "flooded")).out.split())
     assert "vm-1 is slowed by vm-2, through the memory's bandwidth" in out and said in out
     assert ("--bandwidth" in out) == ("--bandwidth" in said)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (None, "vmqos flavor set flavor-1-NEW --bandwidth-percent 10"),
+        (PercentSteps(1, 1), "vmqos flavor set flavor-1-NEW --bandwidth-percent 14"),
+        (PercentSteps(20, 20), "with 20 % the neighbour's 16 could still move 32 GB/s"),
+    ],
+)
+def test_a_limit_is_advised_in_the_steps_of_the_host_that_was_recorded(
+    steps: PercentSteps | None, said: str, run: Run, tmp_path: Path
+) -> None:
+    series = {vm: [did.sample(float(at), True) for at, did in enumerate(dids)] for vm, dids in FLOODED.items()}
+    known = host({"vm-1": ALL, "vm-2": 1}, flavor="m1.batch")
+    known = replace(known, percent_steps=steps, vms={vm: replace(of, vcpus=16) for vm, of in known.vms.items()})
+    (tmp_path / "flooded").write_bytes(recorded(known, series, has_names=False))
+    out = " ".join(run("replay", str(tmp_path / "flooded")).out.split())
+    assert said in out and ("--bandwidth" in out) == ("--bandwidth" in said)
 
 
 def test_it_is_judged_as_it_was_at_a_moment(run: Run, path: str) -> None:

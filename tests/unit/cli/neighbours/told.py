@@ -35,6 +35,11 @@ def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]
             "memory_seconds": host.memory_seconds,
             "memory_cycles": host.memory_cycles,
             **({} if host.limited_in is LimitedIn.UNKNOWN else {"bandwidth_unit": host.limited_in.value}),
+            **(
+                {"bandwidth_gran": host.percent_steps.gran, "min_bandwidth": host.percent_steps.least}
+                if host.percent_steps
+                else {}
+            ),
         },
         "samples": {uuid: [sample(one) for one in series if one.time > since] for uuid, series in history.items()},
     }

@@ -168,6 +168,20 @@ def test_a_vm_that_ended_while_others_were_sized_is_told(flavors: FlavorAgent, r
     assert told["not_sized"][0]["reason"].startswith(f"no running VM has the UUID or name '{WEB}'")
 
 
+def test_a_vm_that_was_resized_to_another_flavor_while_others_were_sized_is_told(
+    flavors: FlavorAgent, run: Run
+) -> None:
+    first = flavors.vms
+
+    def resized() -> list[Any]:
+        return [vm | {"flavor": "m1.other"} if vm["uuid"] == WEB and flavors.said else vm for vm in first()]
+
+    flavors.vms = resized  # type: ignore[method-assign]
+    told = size(run)
+    assert flavors.tried == [DB, BATCH] and told["ways"] == 3
+    assert told["not_sized"] == [{"vm": WEB, "reason": "its flavor is m1.other now"}]
+
+
 def test_where_no_vm_can_be_sized_the_reasons_are_told_and_nothing_is_asked(flavors: FlavorAgent, run: Run) -> None:
     caches = examples.caches()
     caches[0]["free_ways"] = 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import argparse
 import csv
 import errno
 import io
@@ -17,6 +18,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from tests.unit.telemetry import fake_perf
+from vmqos.conf.exceptions import NotReadable
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\nsecond line"
 
@@ -46,6 +48,18 @@ def test_every_vm_is_a_line_with_the_greatest_on_top(agent: FakeAgent, run: Run)
     assert names == ["db-1", "batch", "web-1", "huge", "plain"]
     assert "? pending huge: needs 8 free ways on cache 0, only 3 are free" in ran.out
     assert "\x1b" not in ran.out
+
+
+def test_who_may_ask_the_agent_needs_no_right_to_read_the_configuration(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(options: argparse.Namespace) -> None:
+        raise NotReadable(["/etc/vmqos/vmqos.conf"])
+
+    monkeypatch.setattr("vmqos.cli.common.settings.configuration", unreadable)
+    ran = run("top", "--once", "-f", "json")
+    assert (ran.status, ran.err) == (0, "")
+    assert json.loads(ran.out)["source"] == "agent"
 
 
 def test_a_counter_without_a_number_is_a_word(agent: FakeAgent, run: Run) -> None:

@@ -150,7 +150,7 @@ def test_each_cache_is_told_with_what_the_vm_holds_of_its_ways_there(agent: Fake
             examples.counters(
                 policy=None, totals={"llc_occupancy": None}, missing={"llc_occupancy": "unavailable"}, ways={}
             ),
-            "unknown: unavailable",
+            "unknown: the hardware has no valid value now",
         ),
     ],
 )
@@ -159,6 +159,14 @@ def test_a_vm_without_ways_of_its_own_has_an_occupancy_all_the_same(
 ) -> None:
     agent.answers["/v1/telemetry"]["vms"] = {examples.WEB: counters} if counters else {}
     assert f"| Cache occupancy      | {told} " in run("vm", "show", "web-1").out
+
+
+def test_the_agents_reason_is_told_of_a_vm_that_no_group_counts(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/telemetry"]["vms"] = {}
+    agent.answers[f"/v1/vms/{examples.WEB}"] |= {"monitoring_group": None, "unmonitored_reason": "no RMID is left"}
+    shown = run("vm", "show", "web-1").out
+    assert "| Cache occupancy      | unknown: no RMID is left " in shown
+    assert "| Monitoring group     | none: no RMID is left " in shown
 
 
 def test_an_agent_without_counters_still_shows_the_vm(agent: FakeAgent, run: Run) -> None:
@@ -195,11 +203,28 @@ def test_what_is_old_is_printed_with_a_warning_and_a_status_of_its_own(
 
 
 def test_only_what_a_command_shows_can_be_old(agent: FakeAgent, run: Run) -> None:
-    agent.answers["/v1/health"] = examples.health() | OLD | {"stale": ["counters"]}
+    ages = {"vms": 0.5, "pass": 0.5, "counters": 75.0}
+    agent.answers["/v1/health"] = examples.health() | {"ages": ages, "stale": ["counters"]}
     assert run("vm", "list").status == run("cache", "show").status == 0
     assert run("vm", "show", "web-1").status == 3
     agent.answers["/v1/health"] = examples.health() | OLD | {"stale": ["pass"]}
     assert run("cache", "show").status == 3
+
+
+@pytest.mark.parametrize(
+    ("ages", "told"),
+    [
+        ({"vms": None, "pass": None}, "it has not looked at all VMs yet and has not ended a pass without an error yet"),
+        ({"vms": 0.1, "pass": None}, "it has not ended a pass without an error yet"),
+    ],
+)
+def test_an_agent_that_has_just_been_started_does_not_say_that_no_vm_runs(
+    ages: dict[str, float | None], told: str, agent: FakeAgent, run: Run
+) -> None:
+    agent.answers["/v1/vms"] = {"vms": []}
+    agent.answers["/v1/health"] = examples.health() | {"ages": ages | {"counters": None}, "stale": []}
+    ran = run("vm", "list")
+    assert (ran.status, ran.out) == (3, "No VM is known.\n") and told in ran.err
 
 
 def test_a_vm_that_is_not_served_is_a_warning(agent: FakeAgent, run: Run) -> None:

@@ -48,9 +48,19 @@ function usual(key) {
 
 /** The address line of this window. */
 export class Address {
+  /** Where the focus was at each step, by the number of the step: who goes back finds it there again. */
+  #left = new Map();
+  #number = history.state ?? 0;
+
   /** @param changed called with the view that the user went back, or forward, to. */
   constructor(changed) {
-    addEventListener("popstate", () => changed(this.view));
+    addEventListener("popstate", ({ state }) => {
+      const to = state ?? 0;
+      const left = to < this.#number ? this.#left.get(to + 1) : null;
+      this.#number = to;
+      changed(this.view);
+      left?.focus({ preventScroll: true });
+    });
   }
 
   get view() {
@@ -61,7 +71,9 @@ export class Address {
   show(view, { step }) {
     const address = `${location.pathname}${addressOf(view)}`;
     if (address === location.pathname + location.search) return;
-    if (step) history.pushState(null, "", address);
-    else history.replaceState(null, "", address);
+    if (!step) return history.replaceState(history.state, "", address);
+    this.#number += 1;
+    this.#left.set(this.#number, document.activeElement);
+    history.pushState(this.#number, "", address);
   }
 }

@@ -21,6 +21,9 @@ export function asked(vm) {
   return parts.join(", ") || "nothing";
 }
 
+/** Problems that are shown at first: on a bad day every VM may have one. */
+const FIRST = 6;
+
 const ORDER = ["failing", "unserved", "degraded", "pending"];
 
 /** Everything to be shown, the most urgent first. Pure. */
@@ -64,14 +67,21 @@ function factsOf(vm, now) {
 
 export class Attention {
   /**
-   * @param list holds an item a problem.
+   * @param list holds an item a problem; `more` shows all of them.
    * @param calm says that there is none.
    * @param open called with the UUID of the VM that a user chose.
    */
-  constructor(list, calm, open) {
+  constructor({ list, more, calm }, open) {
     this.list = list;
+    this.more = more;
     this.calm = calm;
     this.open = open;
+    this.all = false;
+    this.found = [];
+    more.addEventListener("click", () => {
+      this.all = !this.all;
+      this.#show();
+    });
   }
 
   update(found, vms) {
@@ -79,7 +89,12 @@ export class Attention {
     const text = promised ? `Nothing. ${count(promised, "promise")} kept.` : "Nothing.";
     setText(this.calm, text);
     show(this.calm, !found.length);
-    keyed(this.list, found, {
+    this.found = found;
+    this.#show();
+  }
+
+  #show() {
+    keyed(this.list, this.all ? this.found : this.found.slice(0, FIRST), {
       key: (problem) => problem.key,
       create: (problem) => this.#item(problem),
       update: (item, problem) => {
@@ -95,6 +110,9 @@ export class Attention {
       },
       otherwise: document.getElementById("attention-title"),
     });
+    show(this.more, this.found.length > FIRST);
+    setText(this.more, this.all ? `Only the first ${FIRST}` : `All ${this.found.length}`);
+    setAttribute(this.more, "aria-expanded", String(this.all));
   }
 
   #item(problem) {

@@ -89,6 +89,7 @@ export class Chart {
     this.format = format;
     this.ticks = ticks;
     this.beyondText = make("span", { class: "scale" });
+    this.empty = make("p", { class: "empty" });
     this.grid = makeSvg("path", { class: "grid" });
     this.area = makeSvg("path", { class: "area" });
     this.band = makeSvg("path", { class: "band" });
@@ -108,7 +109,7 @@ export class Chart {
     const legend = series.map((name, index) => make("span", { class: `legend legend-${index}` }, name));
     this.bandText = make("span", { class: "legend legend-band" }, "least\u2013greatest");
     const caption = make("figcaption", {}, title, " ", ...(series.length > 1 ? legend : []), this.bandText, this.beyondText);
-    const plot = make("div", { class: "plot" }, this.values, this.moment, this.times);
+    const plot = make("div", { class: "plot" }, this.values, this.moment, this.empty, this.times);
     this.element = make("figure", {}, caption, plot, this.told);
     this.at = null;
     this.data = null;
@@ -130,7 +131,7 @@ export class Chart {
    */
   draw(data) {
     this.data = data;
-    const { times, values, interval, span, now, limit, bands = null, none = "no counters yet", shares = null } = data;
+    const { times, values, interval, span, now, limit, bands = null, none = "no value yet", shares = null } = data;
     const highs = bands ? bands.map((band) => band.greatest) : values;
     const all = highs.flat();
     const top = topOf(all, limit);
@@ -150,15 +151,16 @@ export class Chart {
     setAttribute(this.beyond, "d", cut.map(({ time }) => `M${x(time)} 1l-4 7h8z`).join(""));
     setAttribute(this.limit, "d", limit ? `M0 ${y(limit)}H${box.width}` : "");
     setAttribute(this.events, "d", this.#shown().map(({ time }) => `M${x(time)} 0V${box.height}`).join(""));
-    const ticks = this.ticks(top);
+    const unknown = all.some((value) => value !== null) ? "" : none;
+    setText(this.empty, unknown);
+    const ticks = unknown ? [] : this.ticks(top);
     setAttribute(this.grid, "d", ticks.map((value) => `M0 ${y(value)}H${box.width}`).join(""));
     this.#axis(this.values, ticks, this.format, (value) => ["inset-block-start", y(value) / box.height]);
     const inside = timeTicks(now, span).filter((time) => Math.abs(0.5 - x(time) / box.width) < 0.45);
     const label = (time) => clock(time, time).slice(0, span < 300 ? 8 : 5);
     this.#axis(this.times, inside, label, (time) => ["inset-inline-start", x(time) / box.width]);
     const most = cut.reduce((one, { value }) => Math.max(one, value), 0);
-    const unknown = all.some((value) => value !== null) ? "" : none;
-    const beyond = cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : unknown;
+    const beyond = cut.length ? `\u25b2 ${count(cut.length, "burst")} beyond the scale, up to ${this.format(most)}` : "";
     const estimates = shares?.some(isPart) ? "estimates in part" : "";
     setText(this.beyondText, [beyond, estimates].filter(Boolean).join(", "));
     setAttribute(this.svg, "aria-label", this.#summary());
@@ -217,7 +219,8 @@ export class Chart {
     const when = (bands ? minute : moment)(times[index] ?? now);
     const share = shares?.[index] ?? null;
     const estimate = isPart(share) ? `, an estimate from ${Math.min(99, Math.floor(100 * share))} % of its time` : "";
-    const text = index < 0 ? "no values" : [`${when}: ${found.join(", ")}${estimate}`, ...near].join(" \u2022 ");
+    const told = values.some((series) => (series[index] ?? null) !== null) ? found.join(", ") : "no value";
+    const text = index < 0 ? "no values" : [`${when}: ${told}${estimate}`, ...near].join(" \u2022 ");
     setText(this.told, text);
     setAttribute(this.moment, "aria-valuetext", text);
     setAttribute(this.moment, "aria-valuenow", index < 0 ? 0 : Math.round(times[index] - now + span));
@@ -239,11 +242,11 @@ export class Chart {
   }
 
   #summary() {
-    const { values, bands = null, span } = this.data;
+    const { values, bands = null, span, none = "no value" } = this.data;
     const known = (series) => series.filter((value) => value !== null);
     const parts = this.series.map((name, index) => {
       const numbers = known(values[index]);
-      if (!numbers.length) return `${name}: no counters`;
+      if (!numbers.length) return `${name}: ${none}`;
       const low = this.format(known(bands?.[index].least ?? numbers).reduce((one, other) => Math.min(one, other)));
       const high = this.format(known(bands?.[index].greatest ?? numbers).reduce((one, other) => Math.max(one, other)));
       return `${name}: now ${this.format(numbers.at(-1))}, between ${low} and ${high}`;

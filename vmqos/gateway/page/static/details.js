@@ -8,7 +8,7 @@ import { Curve } from "./curve.js";
 import { MINUTE } from "./day.js";
 import { keyed, make, setAttribute, setText } from "./dom.js";
 import { EXECUTED, SHARE } from "./executed.js";
-import { clock, duration, eachCache, events as eventRate, lastMeasured, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
+import { clock, duration, eachCache, events as eventRate, lack, lastMeasured, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 import { packagesOf } from "./packages.js";
 import { decimalTicks } from "./scale.js";
@@ -41,7 +41,7 @@ const FURTHER = [
   ],
 ];
 
-const EVENTS = { llc_occupancy: "Occupancy", mbm_total_bytes: "Bandwidth", mbm_local_bytes: "Local bandwidth" };
+const EVENTS = { llc_occupancy: "occupancy", mbm_total_bytes: "bandwidth", mbm_local_bytes: "local bandwidth" };
 
 /**
  * The VM's fields as pairs of title and text; those that say nothing are left out. Pure.
@@ -81,9 +81,11 @@ export function fieldsOf(vm, reading, counted, executed, now) {
     const parts = ["local", "remote"].filter((name) => (reading.rates?.[name] ?? null) !== null);
     fields.push(["Bandwidth now", parts.map((name) => `${rate(reading.rates[name])} ${name}`).join(", ")]);
     if (lastMeasured(reading)) fields.push(["Bandwidth before", lastMeasured(reading)]);
+    const lacking = new Map();
     for (const [event, reason] of Object.entries(reading.missing ?? {})) {
-      fields.push([`No value: ${visible(EVENTS[event] ?? event)}`, why(reason)]);
+      lacking.set(reason, [...(lacking.get(reason) ?? []), visible(EVENTS[event] ?? event)]);
     }
+    for (const [reason, events] of lacking) fields.push([`No value: ${events.join(", ")}`, why(reason)]);
   }
   return [...fields, ...executedFields(executed), ...packageFields(packagesOf(reading))].filter(([, text]) => text);
 }
@@ -154,8 +156,10 @@ export class Details {
     setAttribute(this.charts, "aria-busy", history.isComing(vm.uuid) ? "true" : null);
     const told = events.map((event) => ({ time: event.time, text: happened(event) }));
     const drawn = (names) => ({ ...dataOf(charts, vm.uuid, history, day, names), now: history.latest, events: told });
-    this.occupancy.draw({ ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
-    this.bandwidth.draw({ ...drawn(BANDWIDTHS), limit: null });
+    const none = (reason) => lack(vm, reading, counted, reason);
+    const [noOccupancy, noBandwidth] = [none(reading?.missing?.llc_occupancy), none(reading?.rates_missing?.total)];
+    this.occupancy.draw({ none: noOccupancy, ...drawn(["llc_occupancy"]), limit: reading?.allocated_bytes ?? null });
+    this.bandwidth.draw({ none: noBandwidth, ...drawn(BANDWIDTHS), limit: null });
     FURTHER.forEach((_, index) => this.#drawFurther(index, drawn));
     this.curve.update(sizes.of(vm.uuid), now);
     for (const button of this.choices) setAttribute(button, "aria-pressed", String(button.dataset.charts === charts));
@@ -199,5 +203,6 @@ function dataOf(charts, uuid, history, day, names) {
   }
   const { times, span, problem, ...series } = day.of(uuid);
   const bands = names.map((name) => series[name] ?? { least: [], mean: [], greatest: [] });
-  return { times, interval: MINUTE, span, values: bands.map((band) => band.mean), bands, none: problem || "no counters" };
+  const none = problem ? { none: problem } : {};
+  return { times, interval: MINUTE, span, values: bands.map((band) => band.mean), bands, ...none };
 }

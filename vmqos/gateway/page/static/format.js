@@ -162,19 +162,45 @@ export function numbersIn(text) {
   });
 }
 
-const WHY = {
+// The command line has the same words and sentences.
+const WORDS = {
+  unavailable: "no value",
+  "not-monitored": "no group",
+  "no-previous": "...",
+  "went-back": "began anew",
+  "no-counter": "none",
+};
+const SENTENCES = {
   unavailable: "the hardware has no valid value now",
   error: "the hardware or the kernel failed",
-  unassigned: "no hardware counter is assigned to the VM",
+  unassigned: "no hardware counter is assigned to the VM now: there are too few for all VMs",
   "no-counter": "this machine does not count it",
-  unreadable: "the agent may not read it",
+  unreadable: "the permission to read it is missing",
   vanished: "its group went away",
   "not-monitored": "the VM is in no group that is monitored",
-  "no-previous": "there is no earlier reading",
+  "no-previous": "there is no earlier reading yet",
   "went-back": "the counter began anew",
 };
 
-/** Why there is no number, in a few words. */
+/** A word in place of a number that there is not. */
+export function word(reason) {
+  return WORDS[reason] ?? visible(reason);
+}
+
+/** Why there is no number, in plain words. */
 export function why(reason) {
-  return WHY[reason] ?? visible(reason);
+  return SENTENCES[reason] ?? visible(reason);
+}
+
+/**
+ * Why a VM has no number of what is counted, in plain words; of one that is in no group, in the agent's.
+ *
+ * @param reading its own counters; none where it is in no group, or where there are no counters at all.
+ * @param counted the host's counters.
+ * @param reason the one that the agent tells; none where there is a number now.
+ */
+export function lack(vm, reading, counted, reason) {
+  if (!counted) return "the agent tells no counters";
+  if (!reading) return visible(vm.unmonitored_reason || "") || why("not-monitored");
+  return reason ? why(reason) : "no value yet";
 }

@@ -21,6 +21,12 @@ export function shownOf(health, answered) {
   return answered - (health?.ages?.vms ?? 0);
 }
 
+/** The same health so many seconds later, if the agent told nothing since then: all that has an age is old. */
+export function later(health, seconds) {
+  const known = Object.entries(health.ages ?? {}).filter(([, age]) => age !== null);
+  return { ...health, ages: Object.fromEntries(known.map(([name, age]) => [name, age + seconds])), stale: known.map(([name]) => name) };
+}
+
 /** The ages of the looks that have one: "VMs 0 s ago, counters 2 s ago". */
 export function agesOf(health) {
   const titles = { vms: "VMs", counters: "counters" };
@@ -35,6 +41,6 @@ export function oldAges(health, names) {
   const titles = { vms: "VMs", pass: "groups", counters: "counters" };
   return names
     .filter((name) => (health?.stale ?? []).includes(name))
-    .map((name) => `${titles[name]} ${(health.ages?.[name] ?? null) === null ? "not yet" : `${duration(health.ages[name])} ago`}`)
+    .map((name) => `${titles[name]} ${(health.ages?.[name] ?? null) === null ? "not seen yet" : `${duration(health.ages[name])} ago`}`)
     .join(", ");
 }

@@ -10,7 +10,7 @@ import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { Events } from "./events.js";
 import { Executed } from "./executed.js";
 import { duration, moment, visible } from "./format.js";
-import { oldAges, oldness, shownOf } from "./freshness.js";
+import { later, oldAges, oldness, shownOf } from "./freshness.js";
 import { History } from "./history.js";
 import * as host from "./host.js";
 import { Known } from "./known.js";
@@ -57,11 +57,14 @@ part("by-bandwidth").addEventListener("click", () => table.sortBy("total"));
 const events = new Events();
 const changeParts = { section: part("changed"), list: part("changes"), more: part("more"), none: part("no-changes") };
 const changeList = new ChangeList(changeParts, open);
-const attention = new Attention(part("attention"), part("calm"), open);
+const problemParts = { list: part("attention"), more: part("all-problems"), calm: part("calm") };
+const attention = new Attention(problemParts, open);
 const slowed = new Slowed(part("slowed"), part("slowing"), open);
 
 let before = null;
 let answered = null;
+let heard = 0;
+let shownHost = null;
 let timer = 0;
 let paused = false;
 let busy = false;
@@ -84,7 +87,8 @@ async function look() {
     await remember(answers.telemetry.value);
     rest.hear(answers.telemetry.value);
     if (answers.events) events.hear(answers.events, health);
-    answered = shownOf(answers.health.value, Date.now() / 1000);
+    heard = Date.now() / 1000;
+    answered = shownOf(answers.health.value, heard);
     setText(part("time"), moment(answered));
     show(part("freshness"), true);
     hearAgain();
@@ -141,7 +145,8 @@ function render(answers) {
   slowed.update(vms, now);
   changeList.update(events.known, vms, events.areTold);
   ranking.update(vms, history);
-  host.update(part("host"), { health, vms, caches, capabilities, telemetry, rest: rest.value });
+  shownHost = { health, vms, caches, capabilities, telemetry, rest: rest.value };
+  tellHost(shownHost);
   if (!before) map.view = address.view;
   map.update(caches, vms, errors.caches ?? health?.resctrl.error ?? null, { readings, host: telemetry?.host });
   table.update({ vms, readings, history, day, health, now, counted: telemetry?.host, executed, sizes, events: events.known });
@@ -158,10 +163,15 @@ function render(answers) {
   setText(part("old"), old);
   show(part("old"), Boolean(old));
   document.body.classList.toggle("stale", Boolean(old));
-  for (const age of document.querySelectorAll("[data-ages]")) setText(age, oldAges(health, age.dataset.ages.split(" ")));
   document.title = `${found.length ? `(${found.length}) ` : ""}${visible(health?.hostname ?? location.hostname)} · vmqos`;
   tell(part("news"), before ? changes(before, vms) : []);
   before = vms;
+}
+
+/** The host's facts, and the ages of what is old beside the figures that come of it. */
+function tellHost(state) {
+  host.update(part("host"), state);
+  for (const age of document.querySelectorAll("[data-ages]")) setText(age, oldAges(state.health, age.dataset.ages.split(" ")));
 }
 
 /** The agent's own health. How its VMs fare is told beside it: one VM that waits is no fault of the agent. */
@@ -195,6 +205,7 @@ function fallSilent(error) {
   setText(part("silence"), text);
   show(part("silence"), true);
   show(part("old"), false);
+  if (shownHost?.health) tellHost({ ...shownHost, health: later(shownHost.health, Date.now() / 1000 - heard) });
   document.body.classList.add("stale");
   tellHealth("silent", "failing");
   document.title = "(!) vmqos does not answer";

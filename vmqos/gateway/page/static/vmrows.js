@@ -4,7 +4,7 @@
 import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
-import { events, lastMeasured, limitOf, power, rate, ratio, size, visible, waysByCache, why } from "./format.js";
+import { events, lack, lastMeasured, limitOf, power, rate, ratio, size, visible, waysByCache, word } from "./format.js";
 import { fullest, fullness, percent, share } from "./fullness.js";
 import { baseOf, nameOf } from "./names.js";
 import { packagesOf } from "./packages.js";
@@ -57,6 +57,12 @@ export class VmRows {
       folded(!this.below.hidden);
     });
     this.element = make("tbody", { "data-uuid": uuid }, row, this.below);
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.below.hidden) return;
+      this.fold(true);
+      this.button.focus();
+      folded(false);
+    });
     this.choose = choose;
     this.details = null;
     this.known = null;
@@ -78,15 +84,17 @@ export class VmRows {
     setText(this.ways, granted(vm));
     setText(this.policy, vm.policy === "shared" ? "shared" : "");
     setText(this.further, further(vm));
+    const absent = counted ? "not-monitored" : "unavailable";
+    const missing = (reason) => ({ reason: reading ? reason : absent, told: lack(vm, reading, counted, reason) });
     this.occupancy.update(history, history.values(vm.uuid, "llc_occupancy"), tops.occupancy, {
       value: reading?.totals.llc_occupancy ?? null,
-      reason: reading ? (reading.missing?.llc_occupancy ?? "no-counter") : "not-monitored",
+      ...missing(reading?.missing?.llc_occupancy ?? "no-counter"),
       limit: reading?.allocated_bytes ?? null,
       caches: fullness(reading, counted),
     });
     this.total.update(history, history.values(vm.uuid, "total"), tops.bandwidth, {
       value: reading?.rates?.total ?? null,
-      reason: reading ? (reading.rates_missing?.total ?? "no-previous") : "not-monitored",
+      ...missing(reading?.rates_missing?.total ?? "no-previous"),
       limit: null,
       note: lastMeasured(reading) || (limitOf(vm) ? `at most ${limitOf(vm)}` : ""),
     });
@@ -154,12 +162,12 @@ class Measure {
     this.element.append(make("span", { class: "figures" }, this.text, " ", this.limit, this.meters, this.note));
   }
 
-  update(history, values, top, { value, reason, limit, note = "", caches = [] }) {
+  update(history, values, top, { value, reason, told, limit, note = "", caches = [] }) {
     this.spark.draw(history, values, top, limit);
-    setText(this.text, value === null ? visible(reason) : (this.limited ? size : rate)(value));
+    setText(this.text, value === null ? word(reason) : (this.limited ? size : rate)(value));
     setAttribute(this.text, "class", value === null ? "dim" : "value");
-    setAttribute(this.text, "title", value === null ? why(reason) : null);
-    setText(this.limit, limit === null ? "" : `of ${size(limit)}`);
+    setAttribute(this.text, "title", value === null ? told : null);
+    setText(this.limit, limit === null || value === null ? "" : `of ${size(limit)}`);
     const most = fullest(caches);
     const where = caches.length > 1 ? `cache ${most.cache}: ` : "";
     setText(this.note, most ? `${where}${percent(most)}` : note);
