@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import libvirt
 import pytest
 
 from tests.campaign.trouble.verdicts import Kind
@@ -17,9 +18,11 @@ from vmqos.agent.act import move_tasks
 from vmqos.agent.act.control_groups import ControlGroups
 from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.loop import Agent
-from vmqos.agent.observe import flavor_request
+from vmqos.agent.observe import flavor_request, running_vms
+from vmqos.agent.observe.lost_vms import Lost, LostVms
 from vmqos.agent.reconcile import Reconciler
 from vmqos.allocation import PromiseState, WriteMasks
+from vmqos.hypervisor.connection import Connection
 
 Patch = pytest.MonkeyPatch
 
@@ -114,6 +117,24 @@ def a_vm_that_comes_is_moved_before_its_memory(patch: Patch) -> None:
         real(self, starting)
 
     patch.setattr(EarlyStart, "_move", move)
+
+
+def a_vm_that_migrates_is_given_up(patch: Patch) -> None:
+    """As if libvirt's having a job on it were its end. This takes libvirtd, so no story within one process has it."""
+    real, migrating = running_vms.lives, set[str]()
+
+    def list_running(self: Connection) -> dict[str, int]:
+        def ask(connection: Any) -> dict[str, int]:
+            domains = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            migrating.clear()
+            migrating.update(one.UUIDString() for one in domains if one.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+            return {one.UUIDString(): one.ID() for one in domains if one.UUIDString() not in migrating}
+
+        return self._call("virConnectListAllDomains", ask)
+
+    patch.setattr(Connection, "list_running", list_running)
+    patch.setattr(running_vms, "lives", lambda vm: vm.uuid not in migrating and real(vm))
+    patch.setattr(LostVms, "look", lambda self, *given, **named: Lost())
 
 
 FAULTS: Mapping[Callable[[Patch], None], Kind] = {

@@ -30,6 +30,7 @@ class Judge:
         self.host = host
         self.violations: list[Violation] = []
         self.writes = 0
+        self._told = api.Vms()
         self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
         self._judge.foreign = host.foreign
         host.troubled.after = self.after
@@ -113,7 +114,7 @@ class Judge:
         return bool(told == asked and known == vm.waiting)
 
     def _rows(self) -> dict[str, Any]:
-        return {row["uuid"]: row for row in api.vms(self.host.agent.snapshot)}
+        return {row["uuid"]: row for row in self._told.told(self.host.agent.snapshot)}
 
     def _wrong(self, vm: PlayedVm, row: Any, groups: dict[str, Seen]) -> str:
         """What of the API's words on a VM is not so; empty where all is."""

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +23,11 @@ from tests.campaign.trouble.host import Host
 from tests.campaign.trouble.judge import Judge
 from tests.campaign.trouble.killing import Killed, Killer
 from tests.campaign.trouble.quiet_host import GIVES_IO_WAYS, Pins, Trouble
+from tests.campaign.trouble.simulated import SimulatedHardware
 from tests.campaign.trouble.story import Story, play, shortest
 from tests.campaign.trouble.verdicts import Kind
+from tests.campaign.trouble.vm import Vm
+from tests.campaign.trouble.writes import Writes
 from vmqos.agent.observe.lost_vms import Lost, LostVms
 
 STORIES = range(1, 40)
@@ -281,3 +285,20 @@ def test_a_story_is_the_same_each_time_and_its_shortest_part_is_a_part_of_it(mon
     assert set(found.events()) <= set(story.events())
     assert Kind.LEAK in {violation.kind for violation in play(found).violations}
     assert f"--seed {story.seed} --only {','.join(map(str, found.only))}" in found.command
+
+
+@pytest.mark.parametrize("directory", ["", "mon_groups/vmqos.a", "vmqos.a"])
+def test_a_task_of_a_vm_of_another_host_must_not_be_moved(host: Host, directory: str) -> None:
+    vm = Vm(uuid="a", specs=OWN, pid=os.getpid(), cpus=frozenset({0}), is_elsewhere=True)
+    judge = Writes(SimulatedHardware(host.troubled.machine), lambda: [vm], lambda: False)
+    assert not list(judge.after("write", f"{directory}/tasks".lstrip("/"), str(os.getppid())))
+    (found,) = judge.after("write", f"{directory}/tasks".lstrip("/"), f"{os.getppid()},{os.getpid()}\n")
+    assert "1 tasks of a VM of another host" in found
+
+
+def test_a_zombie_has_ended() -> None:
+    process = subprocess.Popen(["true"])
+    vm = Vm(uuid="a", specs=OWN, pid=process.pid, cpus=frozenset({0}))
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert vm.tasks() and not vm.is_alive
+    process.wait()

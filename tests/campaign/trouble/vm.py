@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.lab import processes
 from vmqos import extra_specs
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import vm_group
@@ -21,6 +22,7 @@ class Vm:
     :ivar pid: of its process.
     :ivar cpus: the CPUs that its threads may run on.
     :ivar has_cachetune: whether libvirt placed its tasks itself.
+    :ivar is_elsewhere: whether it runs on another host: its tasks are none of the agent's.
     :ivar in_force: whether its promise was whole when the judge last saw it, and nothing that concerns it has happened
         since: from then on no write of the agent's may break it.
     """
@@ -30,6 +32,7 @@ class Vm:
     pid: int
     cpus: frozenset[int]
     has_cachetune: bool = False
+    is_elsewhere: bool = False
     in_force: bool = False
 
     @property
@@ -39,8 +42,8 @@ class Vm:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process has not ended."""
-        return bool(self.tasks())
+        """Whether its process has not ended. A zombie has: it waits only for its parent, maybe for ever."""
+        return processes.start_time(self.pid) is not None
 
     @property
     def wants(self) -> CacheRequest | None:

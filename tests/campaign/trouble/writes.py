@@ -53,6 +53,8 @@ class Writes:
         if operation == "write" and path.endswith("schemata"):
             self.foreign.pop(path.rpartition("/")[0], None)
         if operation == "write" and path.endswith("tasks"):
+            for text in self._of_other_hosts(path.rpartition("/")[0], data):
+                yield f"{text} {at}"
             for text in self._misplaced(path.rpartition("/")[0], data, groups):
                 yield f"{text} {at}"
 
@@ -77,15 +79,21 @@ class Writes:
             return f"{len(outside)} tasks of {vm.group} are not in it: {sorted(outside)}"
         return ""
 
+    def _of_other_hosts(self, folder: str, data: str) -> Iterator[str]:
+        """The tasks of other hosts' VMs that were moved to any group."""
+        for vm in self._vms():
+            if vm.is_elsewhere and (theirs := vm.tasks() & _tids(data)):
+                yield f"{len(theirs)} tasks of a VM of another host, {vm.uuid}, were moved to /{folder}"
+
     def _misplaced(self, folder: str, data: str, groups: dict[str, Seen]) -> Iterator[str]:
         """What is wrong with tasks that were moved to a group."""
         name = "" if folder.startswith("mon_groups/") else folder.partition("/")[0]
         if not name.startswith(PREFIX):
             return
-        moved = {int(tid) for tid in data.strip().split(",") if tid}
+        moved = _tids(data)
         for vm in self._vms():
             mine = vm.tasks() & moved
-            if not mine:
+            if not mine or vm.is_elsewhere:
                 continue
             moved -= mine
             if name != vm.group and not name.startswith(CLASS_PREFIX):
@@ -131,3 +139,8 @@ class Writes:
         if wants.code_ways and wants.data_ways:
             return max(wants.code_ways, least) + max(wants.data_ways, least)
         return max(wants.ways or 0, least)
+
+
+def _tids(data: str) -> set[int]:
+    """The tasks of one write to a file of tasks."""
+    return {int(tid) for tid in data.strip().split(",") if tid}

@@ -18,6 +18,8 @@ from tests.functional.conftest import (
     libvirt_host,
     made_agents,
     make_agent,
+    other_host,
+    remove_all_vms,
     resctrl,
     simulator,
     tree_before,
@@ -30,8 +32,8 @@ from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.workspace import Workspace
 
-__all__ = ["_session_libvirt", "libvirt_host", "made_agents", "make_agent", "resctrl", "simulator"]
-__all__ += ["pace_of_this_version", "tree_before", "workspace"]
+__all__ = ["_session_libvirt", "libvirt_host", "made_agents", "make_agent", "other_host", "resctrl"]
+__all__ += ["pace_of_this_version", "simulator", "tree_before", "workspace"]
 
 
 @pytest.fixture
@@ -44,16 +46,19 @@ def pace(pace_of_this_version: Pace, tree_before: Path) -> Pace:
 def stage(
     workspace: Workspace,
     libvirt_host: PrivateLibvirt,
+    other_host: PrivateLibvirt,
     simulator: Simulator,
     make_agent: MakeAgent,
     pace: Pace,
     tmp_path: Path,
 ) -> Iterator[Stage]:
-    """An agent with its gateway on a simulator with the judge in it."""
+    """An agent with its gateway on a simulator with the judge in it, and another host."""
     with judging(simulator, tmp_path), Stalls() as stalls:
         agent = make_agent({"gateway": {}, "agent": {"audit_interval": 1.0, "retry_delay_max": 0.5}})
         assert isinstance(pace.launch, Exchangeable)
-        stage = Stage(workspace, libvirt_host, agent, pace.launch, Tree(simulator.root), simulator, tmp_path, stalls)
+        tree = Tree(simulator.root)
+        stage = Stage(workspace, libvirt_host, agent, pace.launch, tree, simulator, tmp_path, stalls, other_host)
         agent.start()
         yield stage
         agent.end()
+        remove_all_vms(other_host)

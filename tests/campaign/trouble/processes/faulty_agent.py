@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent with a fault of its own, which shows when a VM starts."""
+"""The agent with a fault of its own: ``FAULT ...``, a function of :mod:`tests.campaign.trouble.faults`."""
 
 from __future__ import annotations
+
+import sys
 
 import pytest
 
@@ -11,5 +13,5 @@ from vmqos.agent import main as agent
 
 def main() -> int:
     """Be that agent."""
-    faults.a_start_breaks_the_agent(pytest.MonkeyPatch())
+    getattr(faults, sys.argv.pop(1))(pytest.MonkeyPatch())
     return agent.main()

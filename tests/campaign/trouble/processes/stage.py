@@ -34,6 +34,7 @@ from tools.lab.stalls import Stalls
 from tools.lab.versions import Exchangeable
 from tools.lab.vms import RunningVm
 from tools.lab.workspace import Workspace
+from vmqos.conf.libvirt import DEFAULT_GROUP, OWN_WAYS
 from vmqos.gateway.main import LOOK_INTERVAL
 
 MOST_VMS = 5
@@ -74,7 +75,13 @@ class Stage:
     :ivar installed: the version of agent and gateway that their next start is of.
     :ivar folder: the judge's, see :mod:`tests.campaign.trouble.processes.judging_simulator`.
     :ivar stalls: when the machine had no CPU for anybody.
+    :ivar other: another host, of which the agent knows nothing.
+    :ivar actors: the VMs of this host.
+    :ivar others: the VMs of the other host.
     :ivar outcome: what came of it so far.
+    :ivar happened: the events so far, for people.
+    :ivar left: how many VMs have migrated to the other host.
+    :ivar came: how many have come from there.
     """
 
     workspace: Workspace
@@ -85,8 +92,13 @@ class Stage:
     simulator: Simulator
     folder: Path
     stalls: Stalls
+    other: PrivateLibvirt
     actors: list[Actor] = field(default_factory=list)
+    others: list[Actor] = field(default_factory=list)
     outcome: Outcome = field(default_factory=lambda: Outcome(stories=1))
+    happened: list[str] = field(default_factory=list)
+    left: int = 0
+    came: int = 0
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +108,8 @@ class Stage:
 
     def tell_truth(self) -> None:
         """Have the judge know the VMs as they are."""
-        told = [{**asdict(actor.truth), "cpus": sorted(actor.truth.cpus)} for actor in self.actors]
+        everyone = [actor.truth for actor in (*self.actors, *self.others)]
+        told = [{**asdict(vm), "cpus": sorted(vm.cpus)} for vm in everyone]
         new = self.folder / f"{TRUTH}.new"
         new.write_text(json.dumps(told))
         new.rename(self.folder / TRUTH)
@@ -111,12 +124,19 @@ class Stage:
     def start_vm(self, luck: random.Random) -> None:
         if len(self.actors) >= MOST_VMS:
             return self.end_vm(luck)
-        self.number += 1
-        specs = luck.choice(FLAVORS)
-        running = vms.run(self.host, vms.Vm(f"trouble-{self.number}", vms.Flavor("flavor", specs), vcpus=1))
-        truth = Vm(uuid=running.uuid, specs=specs, pid=running.pid, cpus=frozenset(os.sched_getaffinity(0)))
-        self.actors.append(Actor(running, truth))
+        self.actors.append(self.run_vm(self.host, luck.choice(FLAVORS)))
         self.tell_truth()
+
+    def run_vm(self, host: PrivateLibvirt, specs: Mapping[str, str]) -> Actor:
+        """A new VM on one of the two hosts."""
+        self.number += 1
+        running = vms.run(host, vms.Vm(f"trouble-{self.number}", vms.Flavor("flavor", specs), vcpus=1))
+        return self.actor(running, specs)
+
+    def actor(self, running: RunningVm, specs: Mapping[str, str]) -> Actor:
+        """A VM that runs on one of the two hosts, as the judge is to know it."""
+        cpus, is_elsewhere = frozenset(os.sched_getaffinity(0)), running.host is self.other
+        return Actor(running, Vm(uuid=running.uuid, specs=specs, pid=running.pid, cpus=cpus, is_elsewhere=is_elsewhere))
 
     def end_vm(self, luck: random.Random) -> None:
         if self.actors:
@@ -132,14 +152,22 @@ class Stage:
 
     def resize_vm(self, luck: random.Random) -> None:
         if self.actors:
-            actor = luck.choice(self.actors)
-            self.touch(actor)
-            actor.truth.specs = luck.choice(FLAVORS)
-            self.tell_truth()
-            actor.running.change_flavor(vms.Flavor("another", actor.truth.specs))
+            self.resize(luck.choice(self.actors), luck.choice(FLAVORS))
+
+    def resize(self, actor: Actor, specs: Mapping[str, str]) -> None:
+        """Give a VM of one of the two hosts another flavor."""
+        self.touch(actor)
+        actor.truth.specs = specs
+        self.tell_truth()
+        actor.running.change_flavor(vms.Flavor("another", specs))
+
+    def choose_incoming_memory(self, luck: random.Random) -> None:
+        """The agent reads it when it is started next."""
+        self.agent.configure({"libvirt": {"incoming_memory": luck.choice((OWN_WAYS, DEFAULT_GROUP))}})
 
     def kill_agent(self, luck: random.Random) -> None:
         self.agent.kill()
+        self.choose_incoming_memory(luck)
         self.outcome.kills += 1
         self.agent.start(wait=luck.random() < 0.5)
 
@@ -167,6 +195,7 @@ class Stage:
 
     def restart_agent(self, luck: random.Random) -> None:
         self.agent.stop()
+        self.choose_incoming_memory(luck)
         self.start_vm(luck)
         self.agent.start()
 
@@ -333,17 +362,6 @@ class Stage:
             self.outcome.violations += logged.faults(log, who)
         self.outcome.writes = len(self.simulator.changes())
         return self.outcome
-
-
-EVENTS: tuple[Callable[[Stage, random.Random], None], ...] = (
-    *(Stage.start_vm, Stage.start_vm, Stage.start_vm, Stage.end_vm, Stage.kill_vm),
-    *(Stage.resize_vm, Stage.resize_vm, Stage.resize_vm),
-    *(Stage.kill_agent, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write, Stage.kill_agent_at_a_write),
-    *(Stage.stop_agent_for_a_while, Stage.restart_agent, Stage.reload_agent, Stage.kill_gateway),
-    Stage.stop_gateway_for_a_while,
-    *(Stage.exchange_agent, Stage.overflow_inotify),
-    *(Stage.kill_libvirtd, Stage.fill_the_disk, Stage.fail_counters, Stage.hold_the_lock),
-)
 
 
 @contextlib.contextmanager

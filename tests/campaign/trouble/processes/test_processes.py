@@ -6,19 +6,30 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.campaign.trouble.processes import faulty_agent
+from tests.campaign.trouble import faults
+from tests.campaign.trouble.processes import events, faulty_agent
 from tests.campaign.trouble.processes import stage as stages
-from tests.campaign.trouble.processes.stage import EVENTS, Stage
+from tests.campaign.trouble.processes.events import EVENTS
+from tests.campaign.trouble.processes.judging_simulator import VERDICTS
+from tests.campaign.trouble.processes.migration import Migration
+from tests.campaign.trouble.processes.stage import Stage
 from tests.campaign.trouble.story import Outcome
 from tests.campaign.trouble.verdicts import Kind
+from tests.functional.agent.stopped import stopped
+from tools.lab import processes
+from tools.lab.program import Program
 
 SECONDS = float(os.environ.get("VMQOS_TROUBLE_SECONDS", "10"))
-"""For each machine, and until the agent was killed at least once."""
+"""For each machine, and until the agent was killed, a VM has left and one has come, each at least once."""
 BETWEEN_TWO_QUIETS = 4
 """Events."""
+JUDGED_WITHIN = 20.0
+"""Seconds that an agent has at most to look at its VMs, and to do something that is wrong."""
 MACHINES = ("cascade-lake", "milan")
 
 
@@ -26,22 +37,24 @@ MACHINES = ("cascade-lake", "milan")
 @pytest.mark.parametrize("simulator", MACHINES, indirect=True)
 @pytest.mark.parametrize("seed", [int(os.environ.get("VMQOS_TROUBLE_SEED", "1"))])
 def test_no_promise_is_broken_whichever_process_dies(stage: Stage, seed: int, outcomes: dict[str, Outcome]) -> None:
-    luck, happened = random.Random(seed), list[str]()
+    luck = random.Random(seed)
     until = time.monotonic() + SECONDS
     with stages.load():
         while not stage.outcome.violations and (
-            time.monotonic() < until or not (stage.outcome.kills and stage.outcome.quiets)
+            choice := EVENTS if time.monotonic() < until else events.lacking(stage)
         ):
-            event = luck.choice(EVENTS)
-            happened.append(event.__name__)
+            event = luck.choice(choice)
+            stage.happened.append(event.__name__)
             event(stage, luck)
             stage.outcome.events += 1
             if stage.outcome.events % BETWEEN_TWO_QUIETS == 0:
                 stage.settle()
+        if not stage.outcome.violations:
+            stage.settle()
     outcome = stage.close()
     outcomes[f"{stage.simulator.profile}, processes"] = outcome
     if outcome.violations:
-        print("\n".join(happened))
+        print("\n".join(stage.happened))
     again = f"VMQOS_TROUBLE_SEED={seed} python -m pytest {os.path.relpath(__file__)} -k {stage.simulator.profile}"
     assert not outcome.violations, "\n".join([*map(str, outcome.violations[:5]), f"play it again: {again}"])
 
@@ -68,13 +81,41 @@ def test_a_fault_that_this_version_logs_is_one_and_what_the_version_before_logs_
     stage.start_vm(luck)
     stage.settle()
     assert not stage.close().violations
-    stage.agent.kill()
-    with monkeypatch.context() as patch:
-        # It has a module of its own, and all else is as it is.
-        launch = stage.agent._launch
-        patch.setattr(stage.agent, "_launch", lambda _, *given: launch(faulty_agent.__name__, *given))
-        stage.agent.start()
+    replace_agent(stage, faults.a_start_breaks_the_agent, monkeypatch)
     stage.start_vm(luck)
     stage.settle()
     found = stage.close().violations
     assert {violation.kind for violation in found} == {Kind.FAULT} and "a fault of ours" in found[0].text
+
+
+def test_an_agent_that_gives_a_vm_up_before_it_has_left_is_noticed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.actors += [stage.run_vm(stage.host, {"hw:cache_ways": "2"}) for _ in range(2)]
+    stage.tell_truth()
+    stage.settle()
+    replace_agent(stage, faults.a_vm_that_migrates_is_given_up, monkeypatch)
+    stage.settle()
+    leaving = stage.actors[0]
+    with Migration(leaving.running, stage.other, undefines=False, bandwidth=events.SLOWLY) as migration:
+        stage.others.append(stage.actor(migration.arriving, leaving.truth.specs))
+        stage.tell_truth()
+        # So it does not leave before.
+        with stopped(migration.arriving.pid):
+            what = "a verdict on a VM that has not left yet"
+            processes.wait_until((stage.folder / VERDICTS).exists, what, JUDGED_WITHIN)
+        migration.cancel()
+    assert {violation.kind for violation in stage.close().violations} == {Kind.OVERLAP}
+
+
+def replace_agent(stage: Stage, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an agent with a fault take the place of the one that runs; the next start is of one without."""
+    stage.agent.kill()
+    launch = stage.agent._launch
+
+    def with_fault(module: str, arguments: Sequence[str], log: Path) -> Program:
+        return launch(faulty_agent.__name__, [fault.__name__, *arguments], log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.agent, "_launch", with_fault)
+        stage.agent.start()
