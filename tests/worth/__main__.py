@@ -20,8 +20,10 @@ from tests.kernel.lab.errors import GuestDied, LabError
 from tests.kernel.lab.job import CHECKOUT, Job
 from tests.worth import page, sections
 from tests.worth.display import Display
+from tests.worth.experiments.size_programs import joined
 from tests.worth.neighbours import beside
 from tests.worth.size.programs import linux
+from tests.worth.size.programs.loads import PROGRAMS
 
 GUESTS = (
     ("milan-shared", ("four_cases", "compression", "capped_batch", "halves", "jitter", "mixes")),
@@ -65,12 +67,33 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", choices=(*sections.ALL, []), help=f"only these: {', '.join(sections.ALL)}"
     )
+    parser.add_argument(
+        "--program",
+        dest="programs",
+        metavar="PROGRAM",
+        action="append",
+        default=[],
+        choices=PROGRAMS,
+        help="run size_programs alone, with this program only; may be given several times. What was found of others "
+        f"stays. One of {', '.join(PROGRAMS)}",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="judge what was counted of guest_mixes by the law as it is now, without a guest",
+    )
     parser.add_argument("--render", action="store_true", help="make page and plots of what was found before")
     chosen = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    names = [] if chosen.render else chosen.names or list(sections.ALL)
+    if chosen.programs and (chosen.render or chosen.names not in ([], ["size_programs"])):
+        parser.error("--program is of size_programs alone")
+    if chosen.again and (chosen.render or chosen.programs or chosen.names):
+        parser.error("--again stands alone")
+    if chosen.again:
+        return _judge_again(results)
+    names = [] if chosen.render else ["size_programs"] if chosen.programs else chosen.names or list(sections.ALL)
     try:
-        failed = _measure_all(names, results)
+        failed = _measure_all(names, results, chosen.programs)
     except LabError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 125
@@ -81,9 +104,21 @@ def main() -> int:
     return 0 if holds else 1
 
 
-def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
+def _judge_again(results: dict[str, Any]) -> int:
+    """Put what the law as it is now says of the guests' mixes into the report; return the exit status."""
+    found = beside.again()
+    if not found:
+        print("nothing is kept that was counted of these mixes: run guest_mixes", file=sys.stderr)
+        return 125
+    results["guest_mixes"] = beside.complete(found)
+    _keep(results)
+    return 0 if _render(results) else 1
+
+
+def _measure_all(names: Collection[str], results: dict[str, Any], programs: Sequence[str]) -> list[str]:
     """Make these experiments, and keep what each found.
 
+    :param programs: which of size_programs are run; all if none is named.
     :returns: those that failed.
     """
     guests = [(machine, chosen) for machine, of in GUESTS if (chosen := [name for name in of if name in names])]
@@ -91,10 +126,12 @@ def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
     failed = []
     for machine, chosen in guests:
         with display.guest(machine):
-            found = _measure(machine, chosen, display)
+            found = _measure(machine, chosen, programs, display)
+        failed += lacking(chosen, programs or list(PROGRAMS), found)
+        if "size_programs" in found:
+            found["size_programs"] = joined(results.get("size_programs"), found["size_programs"])
         results.update({name: COMPLETED[name](of) if name in COMPLETED else of for name, of in found.items()})
         _keep(results)
-        failed += [name for name in chosen if name not in found]
     for name in NATIVE:
         if name in names:
             results[name] = importlib.import_module(f"tests.worth.experiments.{name}").run()
@@ -102,7 +139,7 @@ def _measure_all(names: Collection[str], results: dict[str, Any]) -> list[str]:
     return failed
 
 
-def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, Any]:
+def _measure(machine: str, names: Sequence[str], programs: Sequence[str], display: Display) -> dict[str, Any]:
     """Make experiments in a guest; what went wrong is printed.
 
     :returns: what those found that did not fail.
@@ -115,7 +152,7 @@ def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, 
             if "size_programs" in names:
                 kernel = ready(Cache())[f"linux-{KERNEL}"].path / "vmlinuz"
                 left[str(linux.KERNEL.relative_to(CHECKOUT))] = kernel.read_bytes()
-            job = Job(f"exec python3 -m tests.worth.inside {' '.join(names)}", left)
+            job = Job(f"exec python3 -m tests.worth.inside {words(names, programs)}", left)
             with guest.Guest(machines.machine(machine), KERNEL, job, path, append=NO_TICKS) as running:
                 deadline = time.monotonic() + TIMEOUT
                 while running.running:
@@ -131,6 +168,25 @@ def _measure(machine: str, names: Sequence[str], display: Display) -> dict[str, 
         # Its directory is kept.
         print(error, file=sys.stderr)
         return found_in(path)
+
+
+def words(names: Sequence[str], programs: Sequence[str]) -> str:
+    """The arguments of :mod:`tests.worth.inside`.
+
+    :param programs: which of size_programs are run; all if none is named.
+    """
+    only = f":{','.join(programs)}" if programs else ""
+    return " ".join(f"{name}{only}" if name == "size_programs" else name for name in names)
+
+
+def lacking(names: Sequence[str], programs: Sequence[str], found: Mapping[str, Any]) -> list[str]:
+    """What was to be found in a guest and was not, or not to its end.
+
+    :param programs: which of size_programs were run.
+    """
+    sized = found["size_programs"]["programs"] if "size_programs" in found else {}
+    cut = [name for name in programs if sized and (name not in sized or sized[name]["cut"])]
+    return [*(name for name in names if name not in found), *(f"size_programs --program {name}" for name in cut)]
 
 
 def _steps(path: Path) -> list[str]:

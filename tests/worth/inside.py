@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs experiments in a guest: ``python -m tests.worth.inside NAME...``.
+"""Runs experiments in a guest: ``python -m tests.worth.inside NAME[:PROGRAM,PROGRAM...]...``.
 
 On standard output is what it is at, a line for each step, and what each experiment found, as a line of JSON as soon as
 it has ended. The exit status is 1 if one of them failed; the others are made all the same.
@@ -25,12 +25,13 @@ def main() -> int:
     failed = False
     with contextlib.ExitStack() as until_the_end:
         made: Node | None = None
-        for name in sys.argv[1:]:
+        for word in sys.argv[1:]:
+            name = word.partition(":")[0]
             print(f"{name}: starting", flush=True)
             try:
                 if name not in OF_PROCESSES and made is None:
                     made = until_the_end.enter_context(node())
-                found = _run(name, made)
+                found = run(word, made)
             except Exception:
                 traceback.print_exc()
                 failed = True
@@ -49,12 +50,17 @@ def tell(found: dict[str, Any]) -> None:
         output.write(json.dumps(found).encode() + b"\n")
 
 
-def _run(name: str, made: Node | None) -> Any:
+def run(word: str, made: Node | None) -> Any:
+    """Run an experiment, on a compute node if it needs one.
+
+    :param word: its name, and behind a colon which programs it is to run, if not all.
+    """
+    name, _, programs = word.partition(":")
     experiment = importlib.import_module(f"tests.worth.experiments.{name}")
     if made is None or name in OF_PROCESSES:
         return experiment.run()
     try:
-        return experiment.run(made)
+        return experiment.run(made, tuple(programs.split(","))) if programs else experiment.run(made)
     finally:
         made.remove_all()
 

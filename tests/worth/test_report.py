@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.kernel.cachemodel.counts import Counts, Served
-from tests.worth import cost, page, sections
-from tests.worth.__main__ import GUESTS, NATIVE, PAGE, PLOTS, RESULTS, found_in
-from tests.worth.experiments import batch_channel, memory_limit, mixes
+from tests.worth import cost, inside, page, sections
+from tests.worth.__main__ import GUESTS, NATIVE, PAGE, PLOTS, RESULTS, found_in, lacking, main, words
+from tests.worth.experiments import batch_channel, memory_limit, mixes, size_programs
+from tests.worth.neighbours import beside
 from tests.worth.rounds import mean_of
 from tests.worth.section import Bars, Section, digest
 from tests.worth.sections import batch_channel as batch_channel_section
@@ -67,6 +70,53 @@ def test_each_section_names_its_source_and_what_is_left_out(made: dict[str, Sect
         for text in (section.source, section.text, section.left_out):
             assert text.endswith((".", ".*")), section.title
         assert section.claims and section.tables and section.plots
+
+
+def test_a_guest_is_told_which_programs_are_run() -> None:
+    assert words(("mixes", "size_programs"), ()) == "mixes size_programs"
+    assert words(("size_programs",), ("gzip", "SQLite")) == "size_programs:gzip,SQLite"
+    asked: list[Any] = []
+    node = SimpleNamespace(remove_all=lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(size_programs, "run", lambda *given: asked.append(given))
+        inside.run("size_programs:gzip,SQLite", node)  # type: ignore[arg-type]
+        inside.run("size_programs", node)  # type: ignore[arg-type]
+    assert asked == [(node, ("gzip", "SQLite")), (node,)]
+
+
+def test_a_program_that_was_not_sized_to_its_end_has_failed() -> None:
+    sized = {"versions": {}, "programs": {"gzip": {"cut": False}, "sort": {"cut": True}}}
+    assert lacking(("mixes", "size_programs"), ("gzip",), {"mixes": {}}) == ["size_programs"]
+    assert lacking(("size_programs",), ("gzip",), {"size_programs": sized}) == []
+    assert lacking(("size_programs",), ("gzip", "sort", "zstd"), {"size_programs": sized}) == [
+        "size_programs --program sort",
+        "size_programs --program zstd",
+    ]
+
+
+def test_programs_are_of_one_experiment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tests.worth", "mixes", "--program", "gzip"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--program is of size_programs alone" in capsys.readouterr().err
+
+
+def test_without_anything_that_was_counted_in_a_guest_nothing_is_judged_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "RECORDED", tmp_path / "none.json")
+    monkeypatch.setattr(sys, "argv", ["tests.worth", "--again"])
+    before = RESULTS.read_bytes()
+    assert main() == 125
+    assert "nothing is kept that was counted of these mixes" in capsys.readouterr().err
+    assert RESULTS.read_bytes() == before
+
+
+def test_to_judge_again_stands_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tests.worth", "guest_mixes", "--again"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--again stands alone" in capsys.readouterr().err
 
 
 def test_what_was_found_before_a_guest_died_is_kept(tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ from tests.worth.native import Counters, Order
 from tests.worth.neighbours import carried, truth
 from tests.worth.neighbours.hardware import GUEST
 from tests.worth.neighbours.judge import Outcome, Sight, judge
-from tests.worth.neighbours.machine import Run
+from tests.worth.neighbours.machine import Run, Runner
 from tests.worth.neighbours.mixes import Mix
+from tests.worth.neighbours.recorded import Recorded, packed
 from tests.worth.node import RESCTRL, Node, Worker
 from vmqos.telemetry.hardware_events import NAMES
 
@@ -341,16 +342,10 @@ L2 are not those of the L3; with a PMU is what it would do where perf counts the
 def outcome(vms: Vms) -> dict[str, Any]:
     """Run a mix with its culprit and without what it was planted for, and hold what insight says against that."""
     mix, whole = vms.mix, vms.both()
-    done = {} if mix.planted is None else truth.done_by_planted(mix, whole.model, vms.run(mix, planted=False), WITHIN)
-    harm = truth.harmed(done)
-    said = {}
-    for name, sight in SIGHTS.items():
-        seen = with_the_l3s_events(whole) if name == PMU_OF_THE_L3 else whole.seen
-        said[name] = told(judge(mix, whole.model, harm, sight, seen=seen, runner=vms.run))
+    found = judged(mix, whole.model, whole.seen, vms.run)
     return {
         "masks": [vm.mask for vm in mix.vms],
-        "done": {str(vm): [round(one.slower, 3), sorted(one.causes)] for vm, one in done.items()},
-        "said": said,
+        **found,
         "lost": [
             [
                 sum(lines for (by, of), lines in whole.model.evicted.items() if of == vm and by in others)
@@ -365,6 +360,26 @@ def outcome(vms: Vms) -> dict[str, Any]:
         "host": round(whole.host / mix.hardware.hz, 3),
         "cycles": [round(sum(one.cycles for one in of) / mix.hardware.hz, 2) for of in whole.model.vms],
         "counted": [round(sum(one.cycles for one in of) / mix.hardware.hz, 2) for of in whole.seen.vms],
+        # Behind the judgement: it has the runs, too, that an accusation was held against.
+        "recorded": packed(Recorded({key: both.model for key, both in vms.runs.items()}, whole.seen)),
+    }
+
+
+def judged(mix: Mix, whole: Run, seen: Run, runner: Runner) -> dict[str, Any]:
+    """What the culprit does to each VM, and what insight says of it.
+
+    :param whole: what the model counted; ``seen`` is what the agent read.
+    :param runner: has the same mix without what it was planted for, and without a VM that is accused.
+    """
+    done = {} if mix.planted is None else truth.done_by_planted(mix, whole, runner(mix, planted=False), WITHIN)
+    harm = truth.harmed(done)
+    said = {}
+    for name, sight in SIGHTS.items():
+        shown = with_the_l3s_events(seen, whole) if name == PMU_OF_THE_L3 else seen
+        said[name] = told(judge(mix, whole, harm, sight, seen=shown, runner=runner))
+    return {
+        "done": {str(vm): [round(one.slower, 3), sorted(one.causes)] for vm, one in done.items()},
+        "said": said,
     }
 
 
@@ -378,15 +393,15 @@ def culprit_of(mix: Mix) -> int:
     return mix.planted.vm if mix.planted is not None else len(mix.vms)
 
 
-def with_the_l3s_events(both: Both) -> Run:
+def with_the_l3s_events(seen: Run, model: Run) -> Run:
     """What the agent read, with references and misses of the L3, which perf of AMD's does not tell, from the model."""
     return Run(
         [
             [
-                replace(seen, llc_references=model.llc_references, llc_misses=model.llc_misses)
-                for seen, model in zip(of_seen, of_model_, strict=True)
+                replace(read, llc_references=counted.llc_references, llc_misses=counted.llc_misses)
+                for read, counted in zip(of_seen, of_model_, strict=True)
             ]
-            for of_seen, of_model_ in zip(both.seen.vms, both.model.vms, strict=True)
+            for of_seen, of_model_ in zip(seen.vms, model.vms, strict=True)
         ],
         {},
     )

@@ -21,7 +21,10 @@ from tools.lab.vms import Linux
 KERNEL = CHECKOUT / "build/worth-vmlinuz"
 """The guest's kernel, which its disk lacks: it is booted from outside. Whoever boots the guest puts it here."""
 MEMORY = 256 << 20
-COMMAND_LINE = "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off no_timer_check nmi_watchdog=0 rdinit=/init"
+COMMAND_LINE = (
+    "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off no_timer_check nmi_watchdog=0 nokaslr rdinit=/init"
+)
+"""``nokaslr``: the VM's kernel fills the same sets of the caches in each run."""
 
 LIBRARY = "/usr/lib/python3.13"
 """Python's, whose source is the text that programs work on."""

@@ -15,16 +15,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tests.kernel.cachemodel import switch
-from tests.kernel.cachemodel.counts import Counts, Curve
-from tests.worth.neighbours.hardware import GUEST
+from tests.kernel.cachemodel.counts import Counts
+from tests.worth.size.programs.cost import ANY_CPU, Done, cycles, done
 from vmqos.cli.neighbours import ask
 from vmqos.insight import size as law
 from vmqos.insight.model import Sample
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
-
-ANY_CPU = 0
-"""Of the one socket there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +29,10 @@ class Step:
     """What happened until the trial came to a number of ways, or to its end.
 
     :ivar ways: that it comes to; 0: none, it ends.
-    :ivar curve: all accesses so far.
     """
 
     ways: int
-    curve: Curve
-    counts: Counts
+    done: Done
 
 
 @dataclass
@@ -45,12 +40,14 @@ class Watch:
     """What is noted of one VM.
 
     :ivar rmid: by which the hardware counts it.
+    :ivar cpu: that it has for itself.
     :ivar steps: the trial's.
     :ivar samples: what the agent told of the VM, by ways.
     """
 
     rmid: int
     uuid: str
+    cpu: int
     steps: list[Step] = field(default_factory=list)
     samples: dict[int, list[Sample]] = field(default_factory=dict)
     _last: tuple[float, Counts] | None = None
@@ -62,10 +59,14 @@ class Watch:
             return
         if self._last is None:
             self._last = time.monotonic(), self.read()
-        self.steps.append(Step(ways, switch.curve(ANY_CPU, self.rmid, GUEST.ways), self.read()))
+        self.steps.append(Step(ways, self.done()))
+
+    def done(self) -> Done:
+        """What was counted so far."""
+        return done(self.cpu, self.rmid)
 
     def read(self) -> Counts:
-        """What was counted so far."""
+        """What the model of the caches counted so far."""
         return switch.counts(ANY_CPU, self.rmid)
 
     def complete(self, told: contract.NeighbourSamples) -> None:
@@ -117,7 +118,7 @@ def truth(steps: Sequence[Step]) -> dict[int, float]:
     """By ways, which share of its references the VM would have missed that it made while it had them."""
     found = {}
     for step, after in pairwise(steps):
-        curve = after.curve - step.curve
+        curve = (after.done - step.done).curve
         found[step.ways] = curve.misses(step.ways) / curve.accesses
     return found
 
@@ -127,12 +128,6 @@ def uncounted(samples: Sequence[Sample]) -> Sequence[Sample]:
     plain = [replace(one, counts=None) for one in samples]
     enough = (number for number in range(1, len(plain)) if law.is_enough(plain[:number]))
     return plain[: next(enough, len(plain))]
-
-
-def cycles(counts: Counts) -> int:
-    """How long it took, by the weights of the machine's performance counters (``tests/kernel/plugin/pmu.h``)."""
-    lines = counts.data + counts.fetch
-    return counts.instructions + GUEST.l3_cycles * lines.l3 + GUEST.memory_cycles * lines.memory
 
 
 def _rates(counts: Counts, seconds: float) -> contract.NeighbourCounts:
