@@ -402,7 +402,7 @@ def test_it_is_told_who_evicted_whom_and_what_fewer_ways_would_miss(
     group, noise = make(root / "a"), make(root / "b")
     mine, other = switch.rmid_of(group), switch.rmid_of(noise)
     rmids = int((root / "info/L3_MON/num_rmids").read_text())
-    working_set, ways = 12 * MIB, guest_machine.ways
+    working_set, ways, steps = 12 * MIB, guest_machine.ways, 200_000
     with (
         walkers.walker(program, working_set, 0, group) as walker,
         walkers.walker(program, 48 * MIB, 1, noise) as stream,
@@ -411,7 +411,7 @@ def test_it_is_told_who_evicted_whom_and_what_fewer_ways_would_miss(
         with switch.on(l2size=L2, evictions=1, curves=rmids):
             walker.do("stream 200000")
             before, curve_before = switch.counts(0, mine), switch.curve(0, mine, ways)
-            walker.do("random 200000")
+            walker.do(f"random {steps}")
             curve = switch.curve(0, mine, ways) - curve_before
             reached = switch.counts(0, mine) - before
             stream.do("stream 400000")
@@ -426,7 +426,8 @@ def test_it_is_told_who_evicted_whom_and_what_fewer_ways_would_miss(
         reached.data.l3 + reached.data.memory + reached.fetch.l3 + reached.fetch.memory, rel=0.02
     )
     closed = {few: 1 - few * size_of_a_way(guest_machine) / working_set for few in (1, 4, 7)}
-    assert {few: curve.misses(few) / curve.accesses for few in closed} == pytest.approx(closed, abs=0.04)
+    # Of the walker's steps: the kernel's own accesses, more the slower the guest is, nearly all hit in one way.
+    assert {few: curve.misses(few) / steps for few in closed} == pytest.approx(closed, abs=0.04)
 
 
 @pytest.mark.long

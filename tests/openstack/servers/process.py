@@ -16,6 +16,7 @@ from tools.lab import processes
 from tools.lab.workspace import CHECKOUT, Workspace
 
 START_TIMEOUT = 180.0
+_held: list[socket.socket] = []
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -121,10 +122,16 @@ def script(name: str) -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody uses in this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of loopback that is the caller's until this process ends, for one server at a time.
+
+    A server takes seconds until it binds its port. Meanwhile others ask for any port, each connection among them.
+    """
+    held = socket.socket()
+    # Who asks for this port, and reuses addresses as servers do, gets it; who asks for any port gets another one.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    _held.append(held)
+    return int(held.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import tempfile
 import urllib.parse
@@ -12,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.openstack.servers.process import Server, program
+from tests.openstack.servers.process import Server, free_port, program
 from tools.lab.workspace import Workspace
 
 PACKAGE = "prometheus"
@@ -29,11 +28,7 @@ class Prometheus:
     def __init__(self, workspace: Workspace, configuration: Path, database: Path | None = None) -> None:
         # The series of an earlier one in the same workspace would be answers for five minutes more.
         directory = Path(tempfile.mkdtemp(prefix="prometheus-", dir=workspace.path))
-        # Who asks for this port and reuses addresses, as Go's servers do, gets it; who asks for any port does not.
-        self._held = socket.socket()
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", 0))
-        self.port = port = self._held.getsockname()[1]
+        self.port = port = free_port()
         self._url = f"http://127.0.0.1:{port}/api/v1"
         command = [
             program("prometheus", PACKAGE),
@@ -65,7 +60,6 @@ class Prometheus:
     def stop(self) -> None:
         """End it."""
         self._server.stop()
-        self._held.close()
 
 
 def _is_ready(port: int) -> bool:
