@@ -91,6 +91,43 @@ pip_install_locked() {
     pip_install --require-hashes --requirement "$root/tools/requirements/$name.txt" "$@"
 }
 
+# What pip is told of where packages come from, for uv, with which tox installs.
+tell_uv_what_pip_knows() {
+    settings=$("$venv/bin/python" -m pip --disable-pip-version-check config list)
+    : "${UV_DEFAULT_INDEX:=$(setting index-url)}"
+    : "${UV_INDEX:=$(setting extra-index-url)}"
+    links=
+    for place in $(setting find-links); do
+        # Without a directory that is not there pip goes on, and uv does not.
+        case $place in
+        *://*) links=$links,$place ;;
+        *) [ ! -d "$place" ] || links=$links,$place ;;
+        esac
+    done
+    : "${UV_FIND_LINKS:=${links#,}}"
+    : "${SSL_CERT_FILE:=$(setting cert)}"
+    case $(setting no-index | tr '[:upper:]' '[:lower:]') in
+    1 | y | yes | t | true | on)
+        # No variable of uv's says so, but a file does, which stands for the one that uv would find.
+        echo "no-index = true" >"$venv/uv.toml"
+        : "${UV_CONFIG_FILE:=$venv/uv.toml}"
+        ;;
+    esac
+    for name in UV_DEFAULT_INDEX UV_INDEX UV_FIND_LINKS UV_CONFIG_FILE SSL_CERT_FILE; do
+        if eval "[ -n \"\${$name:-}\" ]"; then
+            # shellcheck disable=SC2163
+            export "$name"
+        else
+            unset "$name"
+        fi
+    done
+}
+
+# A setting of pip's, the environment's before that of a file, several values in a line; empty if there is none.
+setting() {
+    printf '%s\n' "$settings" | sed -n "s/^[^.]*\.$1='\(.*\)'\$/\1/p" | sed -n '1{s/\\n/ /g;s/^ *//;s/ *$//;p;}'
+}
+
 # Install what bindep.txt names in these profiles, "test" if there are none, and the machine lacks.
 install_system_packages() {
     [ -z "${VMQOS_NO_PACKAGES:-}" ] || return 0

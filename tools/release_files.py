@@ -20,8 +20,12 @@ from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
-EXTRAS = ("agent", "cli", "simulator")
-"""What an SBOM tells of: all that runs on a compute node, and the simulator."""
+EXTRAS = ("agent", "cli", "notifications", "simulator")
+"""What an SBOM tells of: all that runs on a compute node in an environment of its own, and the simulator."""
+
+LEFT_OUT = ("ceilometer", "nova", "watcher", "docs", "lint", "openstack", "test", "worth")
+"""The other extras. The first three are installed beside those services, with the versions of OpenStack's release that
+these have; the rest is what developers need."""
 
 LICENSES = {"libvirt-python": "LGPL-2.1-or-later"}
 """Of packages whose metadata have none, by SPDX's identifiers: its source says so in each file."""

@@ -48,12 +48,14 @@ class Rung:
     :ivar part: which part of the environment's tests; empty for all.
     :ivar arguments: with which pytest runs the part.
     :ivar minutes: by which a run of CI becomes longer, about, on two quiet cores from nothing.
+    :ivar uses_one_cpu: whether most of its time it leaves the other CPUs of the machine to others.
     """
 
     environment: str
     part: str = ""
     arguments: tuple[str, ...] = ()
     minutes: float = 0.0
+    uses_one_cpu: bool = False
 
     def __str__(self) -> str:
         return f"{self.environment}:{self.part}" if self.part else self.environment
@@ -66,27 +68,29 @@ def _guests(part: str, minutes: float = 0.0) -> Rung:
 
 
 EACH_RUN = (
-    Rung("pep8"),
-    Rung("docs"),
-    Rung("py3"),
+    Rung("openstack", "promise", ("tests/openstack/cloud/test_promise.py",), uses_one_cpu=True),
+    Rung("campaign", "trouble", ("tests/campaign/trouble",), uses_one_cpu=True),
+    Rung("docs", uses_one_cpu=True),
+    Rung("pep8", uses_one_cpu=True),
     Rung("fuzz"),
+    Rung("py3", "unit", ("tests/unit", "tests/devstack/test_phases.py", "tests/worth/test_report.py")),
     Rung("nova", "plugin", ("tests/unit/nova_plugin",)),
     Rung("functional"),
-    Rung("campaign", "trouble", ("tests/campaign/trouble",)),
     _guests("core"),
-    Rung("openstack", "promise", ("tests/openstack/cloud/test_promise.py",)),
 )
 
 IN_TURNS = (
-    Rung("campaign", "hostile", ("tests/campaign/hostile",), 8.5),
+    # What is long in it: some mixes of VMs are modelled and judged.
+    Rung("py3", "worth", ("tests/worth/neighbours", "tests/worth/size"), 2.0),
+    Rung("campaign", "hostile", ("tests/campaign/hostile",), 5.5, uses_one_cpu=True),
     _guests("long", 5.0),
     _guests("long-cascade-lake-6.12", 7.0),
     _guests("long-milan-kvm-6.12", 7.0),
     _guests("cascade-lake-newest", 5.0),
-    _guests("broadwell-6.12", 6.0),
+    _guests("broadwell-6.12", 9.0),
     _guests("broadwell-newest", 2.5),
     _guests("sapphire-rapids-6.12", 2.5),
-    _guests("sapphire-rapids-newest", 5.0),
+    _guests("sapphire-rapids-newest", 8.0),
     _guests("goldmont-newest", 2.5),
     _guests("milan-6.12", 3.0),
     _guests("milan-newest", 3.0),
@@ -94,21 +98,27 @@ IN_TURNS = (
     _guests("milan-shared-6.12", 5.0),
     _guests("genoa-6.12", 2.5),
     _guests("genoa-newest", 3.0),
-    Rung("openstack", "cloud", ("tests/openstack/cloud",), 9.0),
-    Rung("openstack", "placement", ("tests/openstack/placement",), 5.5),
-    Rung("openstack", "telemetry", ("tests/openstack/telemetry",), 2.5),
-    Rung("openstack", "notifications", ("tests/openstack/notifications",), 2.0),
+    Rung("openstack", "cloud", ("tests/openstack/cloud",), 9.0, uses_one_cpu=True),
+    Rung("openstack", "placement", ("tests/openstack/placement",), 5.5, uses_one_cpu=True),
+    Rung("openstack", "telemetry", ("tests/openstack/telemetry",), 2.5, uses_one_cpu=True),
+    Rung("openstack", "notifications", ("tests/openstack/notifications",), 2.0, uses_one_cpu=True),
     Rung("nova", "install", ("tests/install",), 2.0),
     Rung("nova31", minutes=2.0),
     Rung("nova32", minutes=3.0),
     Rung("nova33", minutes=2.5),
-    Rung("watcher", minutes=1.0),
-    Rung("packages", "debian-rpm", ("tests/packages/test_debian.py", "tests/packages/test_rpm.py"), 5.0),
-    Rung("packages", "container", ("tests/packages/test_container.py",), 2.5),
+    Rung("watcher", minutes=0.5, uses_one_cpu=True),
+    Rung(
+        "packages",
+        "debian-rpm",
+        ("tests/packages/test_debian.py", "tests/packages/test_rpm.py"),
+        2.5,
+        uses_one_cpu=True,
+    ),
+    Rung("packages", "container", ("tests/packages/test_container.py",), 1.5, uses_one_cpu=True),
     Rung(
         "packages",
         "wheel",
-        ("-n2", "--dist=worksteal", "tests/packages/test_release.py", "tests/packages/test_wheel.py"),
+        ("-n2", "--dist=loadfile", "tests/packages/test_release.py", "tests/packages/test_wheel.py"),
         3.0,
     ),
 )
@@ -170,6 +180,15 @@ def arguments(word: str) -> list[str]:
     :raises Mistake: if the environment has no such part.
     """
     return list(dict.fromkeys(one for rung in rungs_of(word) for one in rung.arguments)) if ":" in word else []
+
+
+def uses_one_cpu(word: str) -> bool:
+    """Whether the rungs that an argument of ``tools/test`` stands for run beside others; see :class:`Rung`.
+
+    :raises Mistake: if the environment has no such part.
+    """
+    rungs = rungs_of(word)
+    return bool(rungs) and all(rung.uses_one_cpu for rung in rungs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +364,6 @@ def main() -> int:
     commands.add_parser("all", help="print all that there is, as arguments of tools/test")
     one = commands.add_parser("arguments", help="print what pytest is given for an argument of tools/test")
     one.add_argument("word")
-    commands.add_parser("commit", help="print which commit is tested here; nothing if the tree has changes")
-    one = commands.add_parser("note", help="write down what was run")
-    for name in ("word", "commit", "verdict"):
-        one.add_argument(name)
-    one.add_argument("seconds", type=int)
     one = commands.add_parser("record", help="have the page say what passed")
     one.add_argument("log", nargs="*", type=Path, default=[CHECKOUT / LOG])
     commands.add_parser("state", help="print whose turn it is, and which rung passed last at which commit")
@@ -372,11 +386,6 @@ def _answer(asked: argparse.Namespace) -> Iterable[str]:
             return dict.fromkeys(rung.environment for rung in (*EACH_RUN, *IN_TURNS, *BY_NAME))
         case "arguments":
             return arguments(asked.word)
-        case "commit":
-            return [at_commit()]
-        case "note":
-            note(asked.word, asked.commit, asked.verdict, asked.seconds)
-            return []
         case "record":
             return [f"{PAGE}: {rung} is new" for rung in record(asked.log)] or [f"{PAGE}: left as it is"]
         case _:

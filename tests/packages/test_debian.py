@@ -213,7 +213,7 @@ def test_the_shells_complete_the_command(machine: Container, given: str, offered
 @pytest.mark.parametrize(
     ("distribution", "some"),
     [
-        ("vmqos", ["vmqos.cli top", "cliff.formatter.completion zsh"]),
+        ("vmqos", ["vmqos.cli top"]),
         ("vmqos-nova", ["nova.api.extra_spec_validators vmqos"]),
         ("vmqos-ceilometer", ["ceilometer.poll.compute cpu_l3_cache"]),
         ("vmqos-watcher", ["watcher_goals vmqos_noisy_neighbour", "watcher_strategies vmqos_noisy_neighbour"]),

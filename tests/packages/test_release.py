@@ -24,6 +24,9 @@ from tests.packages.debian_packages import version
 from tools import release_files
 from tools.lab.workspace import CHECKOUT
 
+RUNS = ("runtime", "notifications")
+"""The files that lock what vmqos needs when it runs."""
+
 
 def release(folder: Path, into: Path, umask: int) -> None:
     """Run ``tools/release`` in a tree that is a repository, whose commit has the tag of the release."""
@@ -106,9 +109,9 @@ def test_wheel_and_sdist_install_with_nothing_but_the_locked_versions(dist: Path
     pip = [python, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
     for words in (
         ["--require-hashes", f"--requirement={locked / 'build.txt'}"],
-        ["--require-hashes", f"--requirement={locked / 'runtime.txt'}"],
+        ["--require-hashes", *(f"--requirement={locked / name}.txt" for name in RUNS)],
         # All that the extras ask for is there: else pip would have to look for it.
-        ["--no-index", f"vmqos[agent,cli,simulator] @ file://{file}"],
+        ["--no-index", f"vmqos[{','.join(release_files.EXTRAS)}] @ file://{file}"],
     ):
         done = subprocess.run([*pip, *words], cwd="/", capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
@@ -153,7 +156,7 @@ def test_the_sbom_names_what_the_wheel_requires_and_what_that_requires(sbom: dic
 
 
 def test_the_sbom_has_the_versions_that_are_locked(sbom: dict[str, Any]) -> None:
-    text = (CHECKOUT / "tools/requirements/runtime.txt").read_text()
+    text = "".join((CHECKOUT / f"tools/requirements/{name}.txt").read_text() for name in RUNS)
     locked = {canonicalize_name(name): exact for name, exact in re.findall(r"^([\w.-]+)==([^ ;]+)", text, re.MULTILINE)}
     for component in sbom["components"]:
         assert locked[canonicalize_name(component["name"])] == component["version"]

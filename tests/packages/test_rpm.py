@@ -69,7 +69,7 @@ class Rpms:
         return self.root.run("rpm", "--query", "--package", *words, f"/rpm/RPMS/noarch/{file.name}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rpms(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Rpms:
     folder = tree.copy_to(tmp_path_factory.mktemp("rpm") / "tree")
     tree.commit(folder)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import configparser
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tools import release_files
+from tools.lab.workspace import CHECKOUT
 
 METADATA = """\
 Metadata-Version: 2.4
@@ -27,6 +29,7 @@ Requires-Dist: cliff>=4.8.0; extra == 'cli'
 Requires-Dist: httpx>=0.27.0; extra == "agent"
 Requires-Dist: httpx>=0.27.0; extra == "cli"
 Requires-Dist: vmqos[cli]; extra == "agent"
+Requires-Dist: oslo.service[threading]>=4.1.0; extra == "notifications"
 Requires-Dist: pytest>=8; extra == "test"
 """
 
@@ -82,7 +85,7 @@ def test_a_wheel_is_described_with_what_it_requires_of_others(wheel: Path, tmp_p
         "version": "1.0.0",
         "description": 'Says "this" and more',
         "license": {"text": "Apache-2.0"},
-        "dependencies": ["always>=1", "cliff>=4.8.0", "httpx>=0.27.0"],
+        "dependencies": ["always>=1", "cliff>=4.8.0", "httpx>=0.27.0", "oslo.service[threading]>=4.1.0"],
     }
 
 
@@ -94,6 +97,14 @@ def test_a_licence_that_a_package_does_not_tell_is_added(tmp_path: Path) -> None
     first, second = json.loads(sbom.read_text())["components"]
     assert first == told
     assert second["licenses"] == [{"license": {"id": "LGPL-2.1-or-later", "acknowledgement": "concluded"}}]
+
+
+def test_each_extra_that_can_be_installed_is_told_of_or_named_as_left_out() -> None:
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(CHECKOUT / "setup.cfg")
+    assert sorted((*release_files.EXTRAS, *release_files.LEFT_OUT)) == sorted(setup["extras"])
+    guide = (CHECKOUT / "doc/source/contributor/releasing.rst").read_text()
+    assert [extra for extra in setup["extras"] if f"``{extra}``" not in guide] == []
 
 
 def test_a_component_without_a_licence_ends_the_release(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tools import release_files
 from tools.lab.workspace import CHECKOUT
 
 LOCKED = CHECKOUT / "tools" / "requirements"
@@ -24,7 +25,7 @@ def entries(name: str) -> Iterator[tuple[Requirement, str]]:
         yield Requirement(requirement), digests
 
 
-@pytest.mark.parametrize("name", ["build", "release", "runtime", "tools"])
+@pytest.mark.parametrize("name", ["build", "fuzz", "notifications", "release", "runtime", "test", "tools"])
 def test_each_version_is_exact_and_each_file_has_a_digest(name: str) -> None:
     found = list(entries(name))
     assert found
@@ -33,15 +34,39 @@ def test_each_version_is_exact_and_each_file_has_a_digest(name: str) -> None:
         assert re.fullmatch(r"(\s+--hash=sha256:[0-9a-f]{64}( \\\n)?)+", digests), requirement
 
 
-def test_what_vmqos_needs_when_it_runs_is_locked_within_its_bounds() -> None:
-    setup = configparser.ConfigParser(interpolation=None)
-    setup.read(CHECKOUT / "setup.cfg")
-    lines = "".join(setup["extras"][extra] for extra in ("agent", "cli", "simulator")).splitlines()
-    wanted = [Requirement(line.partition("#")[0]) for line in lines if line and not line.startswith("vmqos[")]
-    assert len(wanted) > 10
-    locked = {canonicalize_name(found.name): str(found.specifier).removeprefix("==") for found, _ in entries("runtime")}
+SETUP = configparser.ConfigParser(interpolation=None)
+SETUP.read(CHECKOUT / "setup.cfg")
+
+EXTRAS = {
+    "runtime": {"agent", "cli", "simulator"},
+    "notifications": {"notifications"},
+    "test": set(SETUP["extras"]) - {"nova"},
+}
+"""By file, the extras of setup.cfg that it locks."""
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_what_the_extras_ask_for_is_locked_within_its_bounds(name: str) -> None:
+    lines = "".join(SETUP["extras"][extra] for extra in sorted(EXTRAS[name])).splitlines()
+    wanted = [Requirement(line.partition("#")[0]) for line in lines if line and not line.startswith(("vmqos[", "#"))]
+    assert wanted
+    locked = {canonicalize_name(found.name): str(found.specifier).removeprefix("==") for found, _ in entries(name)}
     for requirement in wanted:
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_what_an_sbom_tells_of_is_locked() -> None:
+    assert EXTRAS["runtime"] | EXTRAS["notifications"] == set(release_files.EXTRAS)
+
+
+def test_what_notifications_need_is_locked_as_what_runs_without_them() -> None:
+    runtime, added = (
+        {one.name: (str(one.specifier), digests) for one, digests in entries(name)}
+        for name in ("runtime", "notifications")
+    )
+    both = runtime.keys() & added.keys()
+    assert len(both) > 10 and added.keys() - both
+    assert {name: added[name] for name in both} == {name: runtime[name] for name in both}
 
 
 def test_what_builds_vmqos_is_locked_and_the_same_in_the_demo_and_in_a_release() -> None:
