@@ -33,7 +33,7 @@ L3_CYCLES, MEMORY_CYCLES = 80, 360
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A VM is counted however young it is: its process is what it will be. A look is waited for on a busy machine, too."""
+    """A VM is counted however young it is: its process is what it will be. A look is waited for, however long."""
     monkeypatch.setattr(hardware_counts, "YOUNG", 0.0)
     monkeypatch.setattr(hardware_counts, "PATIENCE", 60.0)
 
