@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -26,6 +27,19 @@ def cpu_seconds(pid: int) -> float:
     """Seconds of CPU time that the process has used, in the kernel and out of it (fields 14 and 15 of proc(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds_without_cpu(pid: int) -> float:
+    """Seconds for which the living threads of a process have waited for a CPU so far, each by itself (``schedstat``).
+
+    It is 0 where the process is gone.
+    """
+    waited = 0
+    with contextlib.suppress(FileNotFoundError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                waited += int((thread / "schedstat").read_text().split()[1])
+    return waited / 1e9
 
 
 def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) -> None:
