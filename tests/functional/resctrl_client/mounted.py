@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tools.lab.simulator import Simulator
 
 T = TypeVar("T")
-PATIENCE = 30.0
-"""Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process."""
+PATIENCE = 120.0
+"""Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process in a guest."""
 
 ON_KERNEL = "VMQOS_GUEST" in os.environ
 """Whether this is a guest of the kernel's lab, where the kernel's own resctrl is tried."""
