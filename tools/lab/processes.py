@@ -29,14 +29,16 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def seconds_without_cpu(pid: int) -> float:
+def seconds_without_cpu(pid: int, *, first_only: bool = False) -> float:
     """Seconds for which the living threads of a process have waited for a CPU so far, each by itself (``schedstat``).
 
     It is 0 where the process is gone.
+
+    :param first_only: whether only the process's first thread counts.
     """
-    waited = 0
+    waited, threads = 0, Path(f"/proc/{pid}/task")
     with contextlib.suppress(FileNotFoundError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        for thread in [threads / str(pid)] if first_only else threads.iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 waited += int((thread / "schedstat").read_text().split()[1])
     return waited / 1e9
