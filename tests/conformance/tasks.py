@@ -56,7 +56,7 @@ class Tasks:
         """The PID of a thread of the kernel's that starts no others: what kthreadd starts would be in its group."""
         for name in Path("/proc").glob("[0-9]*/comm"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if name.read_text() == "ksoftirqd/0\n":
+                if name.read_bytes() == b"ksoftirqd/0\n":
                     self._names.add(int(name.parent.name), "kernel thread")
                     return int(name.parent.name)
         raise LookupError("/proc shows no ksoftirqd/0")

@@ -77,3 +77,16 @@ def test_the_time_without_a_cpu_is_what_a_process_waits_for_one_and_not_what_it_
             for process in (asleep, one, other):
                 process.kill()
     assert processes.seconds_without_cpu(one.pid) == 0.0
+
+
+def test_a_process_of_any_bytes_is_looked_at_like_any_other() -> None:
+    program = "import sys; open('/proc/self/comm', 'wb').write(b'\\xff) \\xfe'); print(flush=True); sys.stdin.read()"
+    command = [os.fsencode(sys.executable), b"-c", os.fsencode(program), b"\xff\xc0\x80"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert processes.start_time(process.pid) is not None and processes.cpu_seconds(process.pid) >= 0
+        assert processes.parent(process.pid) == os.getpid()
+        assert processes.arguments(process.pid) == list(map(os.fsdecode, command))
+        process.kill()
+    assert processes.arguments(process.pid) == [] and processes.parent(process.pid) is None
