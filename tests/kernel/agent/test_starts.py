@@ -76,6 +76,7 @@ class Born:
         return {control for groups in self.seen for control, _ in groups}
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "specs",
     [pytest.param(EXCLUSIVE_2, id="exclusive"), pytest.param(SHARED_3, marks=pytest.mark.long, id="shared")],
