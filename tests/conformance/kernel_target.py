@@ -8,7 +8,10 @@ import errno
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tests.kernel.inside import msr
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -36,6 +39,21 @@ class KernelTarget:
     def let_limbo_pass(self) -> None:
         """The kernel looks once a second."""
         time.sleep(0.1)
+
+    @contextmanager
+    def lasting_limbo(self, rmids: int) -> Iterator[None]:
+        """See :meth:`.Target.lasting_limbo`.
+
+        Linux keeps an RMID in limbo while it can't read how many lines the RMID has (``__check_limbo``). Otherwise it
+        may find it free at its next look, a second after the first RMID was freed.
+        """
+        try:
+            for rmid in range(1, rmids):
+                msr.say_unavailable(0, rmid)
+            yield
+        finally:
+            for rmid in range(1, rmids):
+                msr.say_numbers(0, rmid)
 
     def close(self) -> None:
         """Nothing is left but descriptors."""

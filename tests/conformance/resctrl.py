@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.conformance.answer import Answer
 from tests.conformance.differences import IO_ALLOC, Difference
@@ -76,6 +78,12 @@ class Resctrl(Operations):
                 self._forget_messages()
             return
         raise TimeoutError(f"no RMID left limbo for {path}")
+
+    @contextmanager
+    def lasting_limbo(self) -> Iterator[None]:
+        """See :meth:`.Target.lasting_limbo`."""
+        with self.target.lasting_limbo(self.profile.num_rmids):
+            yield
 
     # -- what files say -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from tests.functional.replay.processes import ROOT, machine_server
@@ -15,7 +16,9 @@ from tools.lab.processes import wait_until
 from vmqos.simulator.hardware.profiles import Profile
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PATIENCE = 20.0
+_PATIENCE = 120.0
+"""Seconds to wait for a mount or an umount at most: no bound of what is tested."""
+
 SOURCE = "VMQOS_CONFORMANCE_SIMULATOR"
 """The environment variable that names the folder whose ``vmqos`` is the simulator; this checkout's if it is not set."""
 
@@ -57,6 +60,10 @@ class SimulatorTarget:
     def let_limbo_pass(self) -> None:
         """Time stands still here: they are let go."""
         self._server.do("leave_limbo", None)
+
+    def lasting_limbo(self, rmids: int) -> AbstractContextManager[None]:
+        """See :meth:`.Target.lasting_limbo`. Time stands still here."""
+        return nullcontext()
 
     def close(self) -> None:
         """End the process, its mount and the mount point."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -37,6 +38,12 @@ class Target(Protocol):
 
     def let_limbo_pass(self) -> None:
         """Let freed RMIDs come nearer to being free."""
+
+    def lasting_limbo(self, rmids: int) -> AbstractContextManager[None]:
+        """As long as the block runs, no RMID that is freed becomes free, however long that is.
+
+        :param rmids: how many the machine has.
+        """
 
     def close(self) -> None:
         """End what was started for it."""

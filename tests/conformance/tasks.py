@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 
 from tests.conformance.recording import Names
 
@@ -49,6 +51,15 @@ class Tasks:
         """The PID of the case's own process."""
         self._names.add(os.getpid(), "myself")
         return os.getpid()
+
+    def kernel_thread(self) -> int:
+        """The PID of a thread of the kernel's that starts no others: what kthreadd starts would be in its group."""
+        for name in Path("/proc").glob("[0-9]*/comm"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if name.read_bytes() == b"ksoftirqd/0\n":
+                    self._names.add(int(name.parent.name), "kernel thread")
+                    return int(name.parent.name)
+        raise LookupError("/proc shows no ksoftirqd/0")
 
     def kill(self, pid: int) -> None:
         """Kill a process but leave it a zombie."""

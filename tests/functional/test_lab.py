@@ -141,7 +141,9 @@ def test_an_owner_that_is_killed_leaves_nothing(wait_for: WaitFor) -> None:
 
 def test_what_owner_and_reaper_left_is_removed_at_the_next_start(wait_for: WaitFor) -> None:
     with _owner() as (owner, path, pids):
-        reaper = [pid for pid in processes.all_pids() if _arguments(pid)[-2:] == ["tools.lab.reaper", str(path)]]
+        reaper = [
+            pid for pid in processes.all_pids() if processes.arguments(pid)[-2:] == ["tools.lab.reaper", str(path)]
+        ]
         # Once both are dead, another worker's start may remove it at any time.
         for pid in (*reaper, owner.pid):
             os.kill(pid, signal.SIGSTOP)
@@ -169,13 +171,6 @@ def _assert_nothing_is_left(path: Path, pids: list[int]) -> None:
     assert not any(_runs(pid) for pid in pids)
     assert str(path) not in Path("/proc/self/mountinfo").read_text(errors="replace")
     assert not [found for found in workspace.cgroups() if found.name == path.name]
-
-
-def _arguments(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
-    except OSError:
-        return []
 
 
 def _runs(pid: int) -> bool:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tests.fuzz.table import CORPUS, FINDINGS, Target
 
-GRACE = 60.0
-"""Seconds that a process may take beyond its time: to be started, and to try what is kept."""
+GRACE = 300.0
+"""Seconds that a process may take beyond its time: to be started, and to try what is kept. Then it hangs."""
 
 _DONE = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+) ft: \d+ corp: (\d+)/")
 """A line of libFuzzer: inputs tried, edges reached, inputs that the corpus has now."""

@@ -364,10 +364,7 @@ def _sleepers(cache: Cache) -> list[int]:
     """The processes of the build that would never end."""
     found = []
     for pid in processes.all_pids():
-        try:
-            arguments = Path(f"/proc/{pid}/cmdline").read_text()
-        except OSError:
-            continue
-        if "sleep 1002" in arguments and str(cache.root) in arguments and arguments.startswith("sh\0"):
+        arguments = " ".join(processes.arguments(pid))
+        if "sleep 1002" in arguments and str(cache.root) in arguments and arguments.startswith("sh "):
             found.append(pid)
     return found

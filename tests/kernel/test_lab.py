@@ -332,11 +332,8 @@ def _outcomes(report: Path) -> Iterator[tuple[str, str]]:
 def _emulators(path: Path) -> Iterator[int]:
     """The QEMUs that write below ``path``."""
     for pid in processes.all_pids():
-        try:
-            arguments = Path(f"/proc/{pid}/cmdline").read_text()
-        except OSError:
-            continue
-        program = arguments.partition("\0")[0]
+        program, *arguments = processes.arguments(pid) or [""]
         # What is about to be a QEMU (setpriv, sh) has its arguments already.
-        if "/ld-linux" in program and "qemu-system-x86_64\0" in arguments and str(path) in arguments:
+        is_qemu = "/ld-linux" in program and any(one.endswith("qemu-system-x86_64") for one in arguments)
+        if is_qemu and any(str(path) in one for one in arguments):
             yield pid

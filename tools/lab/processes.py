@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending exactly the processes that are ours: by PID and start time, through a pidfd."""
+"""Ending exactly the processes that are ours: by PID and start time, through a pidfd.
+
+Other processes of the machine have names and arguments of any bytes: those of the campaign of hostile input, for one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -16,7 +20,7 @@ POLL_INTERVAL = 0.05
 def start_time(pid: int) -> int | None:
     """Clock ticks from boot to the start of ``pid`` (field 22 of proc(5)); ``None`` where it is gone or a zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in "ZX" else int(fields[19])
@@ -24,8 +28,44 @@ def start_time(pid: int) -> int | None:
 
 def cpu_seconds(pid: int) -> float:
     """Seconds of CPU time that the process has used, in the kernel and out of it (fields 14 and 15 of proc(5))."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(pid)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def parent(pid: int) -> int | None:
+    """The PID of a process's parent; ``None`` where the process is gone."""
+    try:
+        return int(_stat(pid)[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of ``stat`` from the third one on: the second is the name."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def arguments(pid: int) -> list[str]:
+    """The command line of a process; empty for a kernel thread, and where the process is gone or does not tell."""
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
+def seconds_without_cpu(pid: int, *, first_only: bool = False) -> float:
+    """Seconds for which the living threads of a process have waited for a CPU so far, each by itself (``schedstat``).
+
+    It is 0 where the process is gone.
+
+    :param first_only: whether only the process's first thread counts.
+    """
+    waited, threads = 0, Path(f"/proc/{pid}/task")
+    with contextlib.suppress(FileNotFoundError):
+        for thread in [threads / str(pid)] if first_only else threads.iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                waited += int((thread / "schedstat").read_text().split()[1])
+    return waited / 1e9
 
 
 def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) -> None:

@@ -244,5 +244,5 @@ def _named(paths: Iterable[Path]) -> dict[int, str]:
     found = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found[int(path.name)] = (path / "comm").read_text().rstrip("\n")
+            found[int(path.name)] = os.fsdecode((path / "comm").read_bytes()).rstrip("\n")
     return found

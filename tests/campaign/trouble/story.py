@@ -24,6 +24,8 @@ LOG = logging.getLogger(__name__)
 EVENTS_OF_A_STORY = 60
 BETWEEN_TWO_QUIETS = 12
 """Events, from one quiet moment to the next."""
+EVENT_TAKES = 0.05
+"""Seconds of the host's clock that pass with each event, so that some time to try again comes between two of them."""
 QUIET = 1.0
 """Seconds of quiet after which every VM must be served."""
 QUIET_COMES = Event("quiet", 0, 0, 0)
@@ -127,6 +129,7 @@ def _play(story: Story) -> Outcome:
                     be_quiet(host, judge, outcome)
                 else:
                     event.happen(host)
+                    host.let_pass(EVENT_TAKES)
                 if judge.violations:
                     break
             else:

@@ -20,6 +20,7 @@ FEWEST = 5
 NEW = os.environ.get("VMQOS_TEST_EXAMPLES", "new") == "new"
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_nothing_that_happens_breaks_a_promise(machine: str, outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes.setdefault(machine, Outcome())

@@ -80,6 +80,6 @@ class Vm:
 def name_of(tid: int) -> str:
     """The name of a thread; empty once it has ended."""
     try:
-        return Path(f"/proc/{tid}/comm").read_text().rstrip("\n")
+        return os.fsdecode(Path(f"/proc/{tid}/comm").read_bytes()).rstrip("\n")
     except OSError:
         return ""

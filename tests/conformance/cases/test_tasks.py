@@ -180,10 +180,11 @@ def test_a_process_and_its_thread_are_moved_one_without_the_other(two, tasks):
         assert two.write("tasks", f"{moved}\n") == done()
 
 
-def test_a_kernel_thread_can_be_moved(two):
-    assert two.write("g/tasks", "2\n") == done()
-    assert two.read("g/tasks") == "2\n"
-    assert two.write("tasks", "2\n") == done()
+def test_a_kernel_thread_can_be_moved(two, tasks):
+    task = tasks.kernel_thread()
+    assert two.write("g/tasks", f"{task}\n") == done()
+    assert two.read("g/tasks") == f"{task}\n"
+    assert two.write("tasks", f"{task}\n") == done()
 
 
 def test_more_than_a_page_is_too_big(two, tasks):

@@ -48,15 +48,16 @@ def test_a_settled_agent_writes_nothing(
 ) -> None:
     for specs in (EXCLUSIVE_4, SHARED_3, {}):
         wait_for_vm(make_vm(specs), "kept" if specs else "none")
-    passes = agent.get("/v1/health")["passes"]
-    wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 3, "the last pass being over")
-    changes = resctrl.changes()
     interval = pace.agent["agent"]["full_audit_interval"]
     assert isinstance(interval, float)
-    time.sleep(1.5 * interval)
-    passes = agent.get("/v1/health")["passes"]
-    wait_for(lambda: agent.get("/v1/health")["passes"] > passes + 1, "a full audit being over")
-    assert resctrl.changes() == changes
+    # A thread that QEMU began while it was looked at may be left to the first full audit.
+    changes = list[list[str]]()
+    for _ in range(2):
+        time.sleep(1.5 * interval)
+        passes = agent.get("/v1/health")["passes"]
+        wait_for(lambda passes=passes: agent.get("/v1/health")["passes"] > passes + 1, "a full audit being over")  # type: ignore[misc]
+        changes.append(resctrl.changes())
+    assert changes[0] == changes[1]
 
 
 def test_a_foreign_group_from_before_is_never_touched(

@@ -3,12 +3,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 NO_GROUPS = {"info", "mon_data", "mon_groups"}
+
+_T = TypeVar("_T")
+
+GONE = {errno.ENOENT, errno.ENODEV}
+"""What the kernel answers of a group that was removed, the second where its file was open by then
+(``kernfs_seq_start``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +72,26 @@ class Tree:
         """Whether it is one of ours that nobody is in yet: at first it has the ways that the kernel chose."""
         return group.startswith("vmqos.") and not self.tasks(group)
 
+    def _if_there(self, read: Callable[[str], _T], group: str) -> _T | None:
+        """What is read of a group; ``None`` where it is not there any more."""
+        try:
+            return read(group)
+        except OSError as error:
+            if error.errno not in GONE or (self.root / group).is_dir():
+                raise
+            return None
+
     def violations(self, exclusive: Iterable[str]) -> Iterator[str]:
         """Where rules 1 to 3 of the allocation are broken, for VMs that run on every cache.
+
+        A group that is removed meanwhile breaks none.
 
         :param exclusive: the groups of the exclusive VMs.
         """
         whole, gaps_are_fine = self.every_way, self.gaps_are_fine
         least = int((self.root / "info/L3/min_cbm_bits").read_text())
-        masks = {group: self.masks(group) for group in ("", *self.groups())}
+        read = {group: self._if_there(self.masks, group) for group in ("", *self.groups())}
+        masks = {group: of_group for group, of_group in read.items() if of_group is not None}
         for group, of_group in masks.items():
             for cache, mask in of_group.items():
                 shifted = mask // (mask & -mask) if mask else 0
@@ -82,8 +102,12 @@ class Tree:
                 yield f"the default group has {mask:x} on cache {cache}, less than its floor"
         for owner in exclusive:
             for other, of_other in masks.items():
-                if self._is_new(other) and self.mode(owner) != "exclusive":
+                shared = {cache: mask & of_other.get(cache, 0) for cache, mask in masks.get(owner, {}).items()}
+                if other == owner or not any(shared.values()):
                     continue
-                for cache, mask in masks.get(owner, {}).items():
-                    if other != owner and of_other.get(cache, 0) & mask:
-                        yield f"{other or '/'} shares ways {of_other[cache] & mask:x} of cache {cache} with {owner}"
+                is_new, mode = self._if_there(self._is_new, other), self._if_there(self.mode, owner)
+                if is_new is None or mode is None or (is_new and mode != "exclusive"):
+                    continue
+                for cache, ways in shared.items():
+                    if ways:
+                        yield f"{other or '/'} shares ways {ways:x} of cache {cache} with {owner}"

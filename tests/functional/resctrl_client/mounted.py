@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tools.lab.simulator import Simulator
 
 T = TypeVar("T")
-PATIENCE = 30.0
-"""Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process."""
+PATIENCE = 120.0
+"""Seconds: longer than any RMID stays in limbo here, and than a busy machine takes to start a process in a guest."""
 
 ON_KERNEL = "VMQOS_GUEST" in os.environ
 """Whether this is a guest of the kernel's lab, where the kernel's own resctrl is tried."""
@@ -90,9 +90,18 @@ def sleepers(count: int) -> Iterator[Sleepers]:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
-            yield Sleepers(process, frozenset(map(int, os.listdir(f"/proc/{process.pid}/task"))))
+            tids = frozenset(map(int, os.listdir(f"/proc/{process.pid}/task")))
+            # Some may be on their way to sleep, and that counts as work in a group.
+            retry(lambda: _all_sleep(tids), AssertionError)
+            yield Sleepers(process, tids)
         finally:
             process.kill()
+
+
+def _all_sleep(tids: frozenset[int]) -> None:
+    for tid in tids:
+        with open(f"/proc/{tid}/stat", encoding="ascii") as file:
+            assert file.read().rpartition(")")[2].split()[0] == "S"
 
 
 def dead_tid() -> int:

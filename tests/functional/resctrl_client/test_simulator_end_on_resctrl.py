@@ -3,11 +3,11 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from tests.functional.resctrl_client.mounted import retry
+from tools.lab import processes
 from vmqos.resctrl import exceptions, groups, info, mount
 from vmqos.resctrl.filesystem import Filesystem
 
@@ -20,12 +20,7 @@ def expect_dead(use):
 
 def helpers_of(pid):
     """The children of a process: the simulator's is the fusermount3 that would take the dead mount away."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                yield int(stat.parent.name)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+    return [child for child in processes.all_pids() if processes.parent(child) == pid]
 
 
 def test_a_killed_simulator_is_told_with_the_command(simulator):

@@ -83,8 +83,11 @@ def test_the_kernels_counters_are_the_models(root: Path, guest_machine: GuestMac
     last = guest_machine.machine.cpus - 1
     with walkers.walker(program, 4 * MIB, 0, group) as walker, switch.on(l2size=L2):
         before = switch.counts(0, rmid), counter(group, "mbm_total_bytes"), counter(group, "mbm_local_bytes")
-        for order in ("random 100000", "store 70000", "stream 20000"):
+        stored = {}
+        for order in ("random 100000", "stream 70000", "store 70000", "stream 20000"):
+            stores = switch.counts(0, rmid).store
             walker.do(order)
+            stored[order] = switch.counts(0, rmid).store - stores
             held = switch.counts(0, rmid).occupancy
             assert counter(group, "llc_occupancy") == pytest.approx(held, abs=2 * UNIT)
             assert counter(group, "llc_occupancy", guest_machine.machine.sockets - 1) == 0
@@ -94,7 +97,9 @@ def test_the_kernels_counters_are_the_models(root: Path, guest_machine: GuestMac
         local = counter(group, "mbm_local_bytes") - before[2]
     # All of the walker's memory was brought in, and once.
     assert counted.data.memory * LINE == pytest.approx(4 * MIB, rel=0.1), counted
-    assert counted.store.l3 + counted.store.memory == pytest.approx(70_000, rel=0.1), counted
+    beyond_l2 = {order: stores.l3 + stores.memory for order, stores in stored.items()}
+    # The kernel stores, too, while the walker walks, and the more the slower the guest is: as much when it only loads.
+    assert beyond_l2["store 70000"] - beyond_l2["stream 70000"] == pytest.approx(70_000, rel=0.1), stored
     assert counted.occupancy > 3.9 * MIB, counted
     assert total == pytest.approx(counted.memory_bytes, abs=2 * UNIT)
     # Each is read at a moment of its own, and in units.
@@ -107,7 +112,7 @@ def test_random_accesses_miss_as_the_closed_form_says(root: Path, guest_machine:
     way = size_of_a_way(guest_machine)
     working_set = 6 * 2 * MIB
     group = make(root / "a")
-    found = {}
+    found, steps = {}, 500_000
     rmid = switch.rmid_of(group)
     with walkers.walker(program, working_set, 0, group) as walker, switch.on(l2size=L2):
         for ways in (1, 2, 4):
@@ -116,9 +121,10 @@ def test_random_accesses_miss_as_the_closed_form_says(root: Path, guest_machine:
             switch.empty()
             walker.do("stream 200000")
             before = switch.counts(0, rmid)
-            walker.do("random 500000")
+            walker.do(f"random {steps}")
             counts = switch.counts(0, rmid) - before
-            found[ways] = counts.l3_miss_ratio
+            # Of the walker's steps: the kernel's own accesses, more the slower the guest is, nearly all hit.
+            found[ways] = counts.data.memory / steps
             held = switch.held_by_way(0, rmid, guest_machine.ways)
             assert sum(held[ways:]) == 0, held
             assert counts.occupancy <= ways * way
@@ -129,9 +135,10 @@ def test_random_accesses_miss_as_the_closed_form_says(root: Path, guest_machine:
 def test_a_mask_protects_from_a_neighbour(root: Path, guest_machine: GuestMachine, program: Path) -> None:
     """A stream on another CPU of the same cache takes everything from who shares the ways, and nothing else.
 
-    They take turns, so that it does not matter how fast each of them is.
+    They take turns, so that it does not matter how fast each of them is. What misses is counted of the walker's steps:
+    the kernel's own accesses, which nearly all hit, are the more the slower the guest is.
     """
-    ratios = {}
+    missed, turns, steps = {}, 3, 40_000
     half = guest_machine.ways // 2
     mine = (1 << half) - 1
     group, noise = make(root / "a"), make(root / "b")
@@ -150,12 +157,12 @@ def test_a_mask_protects_from_a_neighbour(root: Path, guest_machine: GuestMachin
                 switch.empty()
             walker.do("stream 200000")
             before = switch.counts(0, rmid)
-            for _ in range(3):
+            for _ in range(turns):
                 stream.do("stream 400000")
-                walker.do("random 40000")
-            ratios[protected] = (switch.counts(0, rmid) - before).l3_miss_ratio
-    assert ratios[False] > 0.5, ratios
-    assert ratios[True] < 0.1, ratios
+                walker.do(f"random {steps}")
+            missed[protected] = (switch.counts(0, rmid) - before).data.memory / (turns * steps)
+    assert missed[False] > 0.5, missed
+    assert missed[True] < 0.1, missed
 
 
 @pytest.mark.guest(machines="cascade-lake", kernels="6.12")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import IO
 
 SOURCE = Path(__file__).with_name("walker.c")
+PATIENCE = 60.0
+"""Seconds in which a program that waits for an order falls asleep; it takes less than a millisecond."""
 
 
 def build(directory: Path) -> Path:
@@ -40,7 +43,19 @@ class Walker:
 
     def finish(self) -> None:
         """Wait for the end of an order."""
-        self._expect("done")
+        self.wait_for("done")
+
+    def wait_for(self, word: str) -> None:
+        """Wait until it has said this, and sleeps: on its way there it executes, too, and a test counts that.
+
+        :raises RuntimeError: if it says something else, or does not fall asleep.
+        """
+        self._expect(word)
+        until = time.monotonic() + PATIENCE
+        while _state(self.process.pid) == "R":
+            if time.monotonic() > until:
+                raise RuntimeError(f"the walker said {word!r} and did not fall asleep")
+            time.sleep(0.001)
 
     def _expect(self, word: str) -> None:
         said = _of(self.process.stdout).readline()
@@ -74,10 +89,15 @@ def process(command: Sequence[str], enter: Callable[[], None]) -> Iterator[Walke
     ) as running:
         try:
             started = Walker(running)
-            started._expect("ready")
+            started.wait_for("ready")
             yield started
         finally:
             running.kill()
+
+
+def _state(pid: int) -> str:
+    """Whether a process runs (``R``), sleeps (``S``) or has ended (``Z``), as proc(5) has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _of(pipe: IO[str] | None) -> IO[str]:

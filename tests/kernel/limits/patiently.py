@@ -13,7 +13,7 @@ from vmqos.resctrl.filesystem import Filesystem
 def create(fs: Filesystem, *names: str) -> None:
     """Make control groups.
 
-    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after half a minute.
+    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after two minutes.
     """
     for name in names:
         retry(partial(groups.create, fs, name), exceptions.RmidsInLimbo)
@@ -23,6 +23,6 @@ def create_monitoring_group(fs: Filesystem, parent: str, name: str) -> None:
     """Make a monitoring group.
 
     :param parent: its control group; empty for the default group.
-    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after half a minute.
+    :raises vmqos.resctrl.exceptions.RmidsInLimbo: if none is free after two minutes.
     """
     retry(partial(groups.create_monitoring_group, fs, parent, name), exceptions.RmidsInLimbo)

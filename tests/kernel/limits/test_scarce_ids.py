@@ -67,12 +67,12 @@ def test_an_rmid_is_kept_back_while_a_cache_holds_more_than_the_threshold_of_it(
     resting = take_every_rmid(fs)[3]
     rmid = hardware_ids(fs, f"mon_groups/{resting}")[1]
     cpu = cpu_of(caches[last_cache])
-    msr.set_occupancy(cpu, rmid, 5 * threshold)
+    # It fades away by itself, by half in two seconds: this much lasts for a dozen, should the guest stand still.
+    msr.set_occupancy(cpu, rmid, 100 * threshold)
     groups.remove_monitoring_group(fs, "", resting)
     began = time.monotonic()
     while time.monotonic() < began + 2 * LIMBO_CHECK:
-        # It fades away by itself, by half in two seconds.
-        msr.set_occupancy(cpu, rmid, 5 * threshold)
+        msr.set_occupancy(cpu, rmid, 100 * threshold)
         with pytest.raises(exceptions.RmidsInLimbo) as refused:
             groups.create_monitoring_group(fs, "", "next")
         assert (refused.value.errno_name, refused.value.last_cmd_status) == ("EBUSY", "Out of RMIDs")

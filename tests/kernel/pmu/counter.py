@@ -14,7 +14,8 @@ CYCLES, INSTRUCTIONS, REFERENCES, MISSES = range(4)
 """``enum perf_hw_id`` (include/uapi/linux/perf_event.h)."""
 BRANCHES = 4
 
-EXCLUDE_USER, EXCLUDE_KERNEL = 1 << 4, 1 << 5
+INHERIT, EXCLUDE_USER, EXCLUDE_KERNEL = 1 << 1, 1 << 4, 1 << 5
+"""Bits of ``struct perf_event_attr``."""
 _PERF_EVENT_OPEN = 298
 _ATTR_SIZE = 112
 _TIMES = 1 | 2
@@ -47,13 +48,14 @@ class Counter:
 
 
 @contextmanager
-def counter(event: int, tid: int, leave_out: int = 0) -> Iterator[Counter]:
+def counter(event: int, tid: int, flags: int = 0) -> Iterator[Counter]:
     """Count an event of a task from now on.
 
-    :param leave_out: :data:`EXCLUDE_USER` or :data:`EXCLUDE_KERNEL`.
+    :param flags: :data:`EXCLUDE_USER` or :data:`EXCLUDE_KERNEL`, and :data:`INHERIT` to count the threads that it
+        starts, too.
     :raises OSError: if the kernel refuses it.
     """
-    attr = struct.pack("IIQQQQQ", 0, _ATTR_SIZE, event, 0, 0, _TIMES, leave_out).ljust(_ATTR_SIZE, b"\0")
+    attr = struct.pack("IIQQQQQ", 0, _ATTR_SIZE, event, 0, 0, _TIMES, flags).ljust(_ATTR_SIZE, b"\0")
     descriptor = ctypes.CDLL(None, use_errno=True).syscall(
         ctypes.c_long(_PERF_EVENT_OPEN), attr, ctypes.c_int(tid), ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_ulong(8)
     )

@@ -13,7 +13,6 @@ import pytest
 from tests.kernel.cachemodel import switch, walkers
 from tests.kernel.cachemodel.counts import Counts
 from tests.kernel.pmu.conftest import Start
-from tests.kernel.pmu.counter import INSTRUCTIONS, counter
 from tests.kernel.pytest_guest import GuestMachine
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample import hardware_counts
@@ -34,8 +33,9 @@ L3_CYCLES, MEMORY_CYCLES = 80, 360
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A VM is counted however young it is: its process is what it will be."""
+    """A VM is counted however young it is: its process is what it will be. A look is waited for, however long."""
     monkeypatch.setattr(hardware_counts, "YOUNG", 0.0)
+    monkeypatch.setattr(hardware_counts, "PATIENCE", 60.0)
 
 
 @contextmanager
@@ -116,11 +116,18 @@ def test_threads_that_come_and_go_are_in_the_sums(group: Path, worker: Start) ->
 
 def test_a_share_says_that_others_took_the_counters(worker: Start) -> None:
     one = worker(0)
-    with ExitStack() as stack, agents_counts(one.process.pid) as counts:
-        for _ in range(12):
-            stack.enter_context(counter(INSTRUCTIONS, one.process.pid))
-        told(counts)
+    with ExitStack() as stack:
+        # The processor has counters for one of them at a time, and the kernel gives them turns.
+        several = [stack.enter_context(agents_counts(one.process.pid)) for _ in range(5)]
+        for counts in several:
+            told(counts)
         one.do(f"loop {50 * ROUNDS}")
-        found = told(counts)
-    assert found.share is not None and 0 < found.share < 0.8
-    assert dict(zip(NAMES, found.counts, strict=True))["instructions"] == pytest.approx(100 * ROUNDS, rel=0.3)
+        found = [told(counts) for counts in several]
+    counted = shares = 0.0
+    for vm in found:
+        assert vm.share is not None and 0 < vm.share < 0.8
+        counted += vm.share * dict(zip(NAMES, vm.counts, strict=True))["instructions"]
+        shares += vm.share
+    # Where a busy machine lets the guest wait in one's turn, that one says too little, and the others too much. What
+    # each counted in its share of the time is together all that was executed.
+    assert counted / shares == pytest.approx(100 * ROUNDS, rel=0.1), found

@@ -58,5 +58,5 @@ def test_a_start_that_is_interrupted_leaves_no_process_mount_or_file() -> None:
         _, said = started.communicate(timeout=120)
     assert "KeyboardInterrupt" in said
     assert not path.exists()
-    assert str(path) not in Path("/proc/self/mountinfo").read_text()
+    assert bytes(path) not in Path("/proc/self/mountinfo").read_bytes()
     assert not that_name(path)

@@ -28,7 +28,7 @@ from vmqos.resctrl.groups import monitoring_directory
 LOG = logging.getLogger(__name__)
 
 MOST_LOOKS = 64
-"""Tasks of one group that are looked at: they are one VM's, so that the first one mostly tells."""
+"""Tasks of one group that are looked at, besides the kernel's own: they are one VM's, so the first one mostly tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ def _directories(resctrl: ResctrlState) -> dict[str, list[str]]:
 def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[Process], bool]) -> Iterator[Process]:
     """The processes of these tasks that are VMs', and of no VM that is known.
 
-    What a process can't forge is believed first, as in :mod:`vmqos.hypervisor.qemu_process`: which cgroup it is in.
+    What a process can't forge is believed first, as in :mod:`vmqos.hypervisor.qemu_process`: which cgroup it is in. A
+    thread of the kernel's is no QEMU, although it may be in a VM's group and cgroup (``kvm-pit/PID``, ``vhost-PID``).
 
     :param vms: the VMs that are known.
     :param says: whether a process that is in no VM's cgroup says that it is one.
@@ -191,12 +192,11 @@ def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[Pr
     known = {observed.vm.process.pid for observed in vms.values()}
     folders = {observed.vm.cgroup for observed in vms.values()}
     seen = set(known)
-    for tid in itertools.islice(sorted(tids), MOST_LOOKS):
+    for pid in itertools.islice(_pids(tids), MOST_LOOKS):
+        if pid in seen:
+            continue
+        seen.add(pid)
         try:
-            pid = processes.identify(tid).tgid
-            if pid in seen:
-                continue
-            seen.add(pid)
             process = processes.of_pid(pid)
         except exceptions.HypervisorError:
             continue
@@ -210,3 +210,14 @@ def _processes(tids: Set[int], vms: Mapping[str, ObservedVm], says: Callable[[Pr
         except exceptions.HypervisorError:
             # It lives, and may be the VM's.
             yield process
+
+
+def _pids(tids: Set[int]) -> Iterator[int]:
+    """The PID of each of these tasks, but for the kernel's own threads and those that have ended."""
+    for tid in sorted(tids):
+        try:
+            identity = processes.identify(tid)
+        except exceptions.HypervisorError:
+            continue
+        if not identity.is_kernel_thread:
+            yield identity.tgid

@@ -3,12 +3,13 @@
 
 In the folder, ``truth.json`` has the VMs as they really are; whoever writes it puts a new file in its place. The judge
 looks after each single write and appends what is wrong to ``verdicts``. The file ``countdown`` has the number of writes
-after which the next writer is killed; so it dies before it learns that the last one was carried out. While the file
-``faults`` is there, no counter can be read.
+after which the next writer is killed; so it dies before it learns that the last one was carried out. Whoever takes
+that file away locks it first (flock). While the file ``faults`` is there, no counter can be read.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -51,14 +52,30 @@ class Court:
         if found:
             with (self._folder / VERDICTS).open("a") as verdicts:
                 verdicts.writelines(f"{text}\n" for text in found)
+        if one.errno is None:
+            self._count_down(one.pid)
+
+    def _count_down(self, pid: int) -> None:
+        """Count a write, and kill who made it if it is time."""
         countdown = self._folder / COUNTDOWN
-        if one.errno is None and countdown.exists():
-            left = int(countdown.read_text()) - 1
+        try:
+            file = countdown.open("r+")
+        except FileNotFoundError:
+            return
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not os.fstat(file.fileno()).st_nlink:
+                return
+            left = int(file.read()) - 1
             if left > 0:
-                countdown.write_text(str(left))
+                file.seek(0)
+                file.truncate()
+                file.write(str(left))
+                # Before the lock is given back.
+                file.flush()
             else:
                 countdown.unlink()
-                os.kill(one.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
     def _set_faults(self, text: str | None) -> None:
         with self._machine.lock:

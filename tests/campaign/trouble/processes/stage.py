@@ -26,7 +26,7 @@ from tests.campaign.trouble.story import Outcome
 from tests.campaign.trouble.verdicts import Kind, Violation
 from tests.campaign.trouble.vm import Vm
 from tests.functional.agent.tree import Tree
-from tools.lab import mounts, vms
+from tools.lab import mounts, processes, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
@@ -41,7 +41,8 @@ MOST_VMS = 5
 WITHIN = 3.0
 """Seconds after which all must be settled once it is quiet and the agent has looked at its host: one second is the
 agent's, and the others are for a machine on which every CPU is wanted. Those in which it has none for anybody do not
-count. The stories that are played within one process know the time that the agent itself takes (``QUIET``)."""
+count, nor those in which it has none for the agent, the simulator and libvirtd. The stories that are played within one
+process know the time that the agent itself takes (``QUIET``)."""
 
 GIVE_UP = 60.0
 """Seconds to wait for that at most."""
@@ -174,17 +175,29 @@ class Stage:
     def kill_agent_at_a_write(self, luck: random.Random) -> None:
         """It dies at one of its next writes; until then it goes on."""
         countdown = self.folder / COUNTDOWN
-        countdown.write_text(str(luck.randint(1, 10)))
+        new = countdown.with_suffix(".new")
+        new.write_text(str(luck.randint(1, 10)))
+        new.rename(countdown)
         self.resize_vm(luck)
         # Where there is less to write than that, nothing happens.
         until = time.monotonic() + 1.0
-        while self.agent.pid is not None and time.monotonic() < until:
+        while countdown.exists() and time.monotonic() < until:
             time.sleep(POLL)
-        countdown.unlink(missing_ok=True)
-        if self.agent.pid is None:
+        if not self._is_disarmed():
             self.outcome.kills += 1
+            # It may be dying still.
             self.agent.kill()
             self.agent.start()
+
+    def _is_disarmed(self) -> bool:
+        """Whether nobody was killed, nor is any more."""
+        countdown = self.folder / COUNTDOWN
+        with contextlib.suppress(FileNotFoundError), countdown.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:
+                countdown.unlink()
+                return True
+        return False
 
     def stop_agent_for_a_while(self, luck: random.Random) -> None:
         assert self.agent.pid is not None
@@ -300,7 +313,7 @@ class Stage:
         if self.agent.pid is None:
             self.agent.start()
         self._until(self._has_looked)
-        began = time.monotonic()
+        began, waited = time.monotonic(), self._seconds_without_cpu()
         wrong = list[Violation]()
 
         def is_settled() -> bool:
@@ -308,7 +321,8 @@ class Stage:
             return not wrong
 
         self._until(is_settled)
-        took = self.stalls.took(began)
+        until = time.monotonic()
+        took = until - began - max(self.stalls.lost(began, until), self._seconds_without_cpu() - waited)
         self.outcome.quiets += 1
         self.outcome.longest = max(self.outcome.longest, took)
         if wrong:
@@ -318,6 +332,11 @@ class Stage:
         for actor in self.actors:
             actor.truth.in_force = actor.truth.is_exclusive and self._row(actor)["state"] == "kept"
         self.tell_truth()
+
+    def _seconds_without_cpu(self) -> float:
+        """Seconds for which those that have to act so that all is settled have waited for a CPU so far."""
+        pids = self.agent.pid, self.simulator.pid, self.host.pid
+        return sum(processes.seconds_without_cpu(pid) for pid in pids if pid is not None)
 
     def _wrong(self) -> list[Violation]:
         """What is not as it should be on a quiet host."""

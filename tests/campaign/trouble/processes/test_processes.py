@@ -28,8 +28,8 @@ SECONDS = float(os.environ.get("VMQOS_TROUBLE_SECONDS", "10"))
 """For each machine, and until the agent was killed, a VM has left and one has come, each at least once."""
 BETWEEN_TWO_QUIETS = 4
 """Events."""
-JUDGED_WITHIN = 20.0
-"""Seconds that an agent has at most to look at its VMs, and to do something that is wrong."""
+GIVE_UP = 120.0
+"""Seconds after which an agent that does nothing wrong is not waited for any longer."""
 MACHINES = ("cascade-lake", "milan")
 
 
@@ -103,7 +103,7 @@ def test_an_agent_that_gives_a_vm_up_before_it_has_left_is_noticed(
         # So it does not leave before.
         with stopped(migration.arriving.pid):
             what = "a verdict on a VM that has not left yet"
-            processes.wait_until((stage.folder / VERDICTS).exists, what, JUDGED_WITHIN)
+            processes.wait_until((stage.folder / VERDICTS).exists, what, GIVE_UP)
         migration.cancel()
     assert {violation.kind for violation in stage.close().violations} == {Kind.OVERLAP}
 

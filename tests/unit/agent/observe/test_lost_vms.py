@@ -7,15 +7,16 @@ import logging
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.agent.host import CLASS, OWN, SHARED, Host, MakeHost
 from tests.unit.agent.loop_host import LONG
 from tests.unit.eventually import eventually
-from vmqos.agent.observe import command_lines
+from vmqos.agent.observe import command_lines, lost_vms
 from vmqos.allocation import PromiseState
-from vmqos.hypervisor import processes
+from vmqos.hypervisor import exceptions, processes
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.resctrl import tasks
 
@@ -119,6 +120,53 @@ def test_a_process_that_is_no_vm_keeps_no_group(host: Host) -> None:
     end(lose(host, uuid), host)
     host.settle()
     assert not host.groups()
+
+
+def take_for_the_kernels(monkeypatch: pytest.MonkeyPatch, vm: VirtualMachine) -> list[int]:
+    """The VM's process becomes one of the kernel's threads, such as ``kvm-pit/PID``; the PIDs that are asked then."""
+    identify, asked = processes.identify, list[int]()
+
+    def identify_it(tid: int) -> processes.Identity:
+        found = identify(tid)
+        return replace(found, is_kernel_thread=True) if found.tgid == vm.process.pid else found
+
+    def does_not_say(pid: int, arguments: tuple[bytes, ...]) -> bool:
+        asked.append(pid)
+        raise exceptions.ProcessUnreadable(pid=pid, error="it does not tell")
+
+    monkeypatch.setattr(processes, "identify", identify_it)
+    monkeypatch.setattr(processes, "says", does_not_say)
+    return asked
+
+
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_a_thread_of_the_kernels_is_no_vm_and_is_not_asked(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, specs: dict[str, str]
+) -> None:
+    host = make_host("cascade-lake")
+    uuid = host.boot(specs, threads=1)
+    host.settle()
+    if specs is SHARED:
+        host.resctrl.rmdir(f"{CLASS}/mon_groups/vmqos.{uuid}")
+    asked = take_for_the_kernels(monkeypatch, lose(host, uuid))
+    with caplog.at_level(logging.WARNING, "vmqos"):
+        host.run(everything=True)
+        host.settle()
+    assert not asked and not host.groups() and not host.reconciler.lost
+    assert not [record for record in caplog.records if "does not list" in record.getMessage()]
+
+
+def test_a_thread_of_the_kernels_in_a_class_hides_no_vm(make_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost_vms, "MOST_LOOKS", 1)
+    host = make_host("cascade-lake")
+    uuids = [host.boot(SHARED, threads=1) for _ in range(2)]
+    host.settle()
+    for uuid in uuids:
+        host.resctrl.rmdir(f"{CLASS}/mon_groups/vmqos.{uuid}")
+    first, second = sorted((lose(host, uuid) for uuid in uuids), key=lambda vm: vm.process.pid)
+    take_for_the_kernels(monkeypatch, first)
+    host.run(everything=True)
+    assert host.reconciler.lost == {second.process}
 
 
 @pytest.mark.parametrize("everything", [False, True])
