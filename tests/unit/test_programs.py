@@ -38,3 +38,12 @@ def test_with_them_the_programs_are_the_agents_and_the_gateways_own(monkeypatch:
     for program in (programs.agent, programs.gateway):
         monkeypatch.setattr(sys, "argv", ["program", "--config-file", "/nowhere.conf"])
         assert program() == 1
+
+
+@pytest.mark.parametrize("program", ["agent", "gateway"])
+def test_a_log_file_that_can_not_be_written_is_one_line(program: str, tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").write_text(f"[DEFAULT]\nlog_file = {tmp_path}/none/log\n")
+    command = [sys.executable, "-m", f"vmqos.{program}.main", "--config-file", str(tmp_path / "vmqos.conf")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    told = f"vmqos-{program}: can't write the log to {tmp_path}/none/log ([DEFAULT] log_file, log_dir): "
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"{told}No such file or directory\n")

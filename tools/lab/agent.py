@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import configparser
 import http.client
+import re
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,11 @@ from tools.lab.workspace import Workspace
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 120.0
 """Seconds: both take one or two, and many times as long where a CPU is emulated on a machine that has other work."""
+
+READ_TIMEOUT = 30.0
+"""Seconds within which the agent can read resctrl, which takes it milliseconds."""
+
+_TAKES_LONG = re.compile(r": 503 .*(a read of it has taken|was not free within)")
 
 Options = Mapping[str, Mapping[str, object]]
 """Option values by section and name."""
@@ -142,10 +149,20 @@ class Agent:
     def get(self, path: str, timeout: float = unix_http.TIMEOUT) -> Any:
         """``GET`` a path of the API, such as ``/v1/vms``; the result is the decoded JSON.
 
+        For some answers the agent reads resctrl, and gives up after two seconds, which a machine that has other work
+        may take. Then it is asked again, for :data:`READ_TIMEOUT`; :func:`tools.lab.unix_http.get` asks once.
+
         :raises RuntimeError: if the status is not 200.
         :raises OSError: if the agent does not answer.
         """
-        return unix_http.get(self.socket, path, timeout)
+        until = time.monotonic() + READ_TIMEOUT
+        while True:
+            try:
+                return unix_http.get(self.socket, path, timeout)
+            except RuntimeError as error:
+                if not _TAKES_LONG.search(str(error)) or time.monotonic() > until:
+                    raise
+            time.sleep(processes.POLL_INTERVAL)
 
     @property
     def metrics(self) -> Path:

@@ -57,16 +57,21 @@ def threads_of(agent: Agent) -> int:
     return len(os.listdir(f"/proc/{agent.pid}/task"))
 
 
-def threads_at_rest(agent: Agent) -> int:
-    """How many threads the agent has once that has not changed for a second.
+def threads_at_rest(agent: Agent, wait_for: WaitFor) -> int:
+    """How many threads the agent has once that has not changed during some passes.
 
     The one that waits for ends of processes begins after the pass that has a VM kept for the first time.
     """
-    count, since = threads_of(agent), time.monotonic()
-    while time.monotonic() < since + 1.0:
+
+    def is_at_rest() -> bool:
+        nonlocal count, since
+        passes = agent.get("/v1/health")["passes"]
         if threads_of(agent) != count:
-            count, since = threads_of(agent), time.monotonic()
-        time.sleep(0.02)
+            count, since = threads_of(agent), passes
+        return bool(passes > since + 5)
+
+    count, since = threads_of(agent), agent.get("/v1/health")["passes"]
+    wait_for(is_at_rest, "the agent having as many threads as before")
     return count
 
 
@@ -163,7 +168,7 @@ def test_hanging_again_and_again_leaves_no_thread(
 ) -> None:
     vm = make_vm(EXCLUSIVE_2)
     wait_for_vm(vm, "kept")
-    before = threads_at_rest(agent)
+    before = threads_at_rest(agent, wait_for)
     for _ in range(3):
         with hang(pid_of(libvirt_host)):
             passes = agent.get("/v1/health")["passes"]

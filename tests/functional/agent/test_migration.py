@@ -105,6 +105,12 @@ class Arrival:
         """Have the memory sent from now on."""
         self._stopped.close()
 
+    @contextlib.contextmanager
+    def held_up(self) -> Iterator[None]:
+        """No more memory is sent while the block runs, so that what receives it stays as it is."""
+        with stopped(self._leaving.pid):
+            yield
+
     def receivers(self) -> set[int]:
         """The threads that receive the memory, one a stream; where there is one stream, QEMU's first thread does."""
         return {tid for tid, name in self.vm.tasks().items() if name.startswith("multifdrecv")}
@@ -153,10 +159,11 @@ def receivers_are_born_in(
     """Have the memory of a VM sent; the threads that receive it are born in this group."""
     arrival.begin_to_come()
     wait_for(lambda: len(arrival.receivers()) == streams, "the threads that receive its memory")
-    receivers = arrival.receivers()
-    assert receivers <= tree.tasks(directory)
-    assert not receivers & moved(simulator, arrival.vm)
-    assert len(arrival.receivers()) == streams, "its memory came all the while"
+    with arrival.held_up():
+        receivers = arrival.receivers()
+        assert receivers <= tree.tasks(directory)
+        assert not receivers & moved(simulator, arrival.vm)
+        assert len(receivers) == streams, "its memory came all the while"
 
 
 @pytest.mark.parametrize("streams", STREAMS)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -118,7 +119,19 @@ class Browser:
 
     def texts(self, selector: str) -> list[str]:
         """What people see of these elements."""
-        return [element.text for element in self.all(selector)]
+        while True:
+            # A look of the page's may take some of them away meanwhile.
+            with contextlib.suppress(StaleElementReferenceException):
+                return [element.text for element in self.all(selector)]
+
+    def pairs(self, titles: str, values: str) -> dict[str, str]:
+        """The texts of some elements, each with that of its title, of one look of the page's."""
+        script = (
+            "const text = (one) => one.checkVisibility() ? one.innerText.trim() : '';"
+            "return arguments[0].map((one) => [...document.querySelectorAll(one)].map(text));"
+        )
+        names, texts = self.run(script, [titles, values])
+        return dict(zip(names, texts, strict=True))
 
     def errors(self) -> list[str]:
         """What the browser complained about since this was asked last: scripts, loading, and the security policy."""

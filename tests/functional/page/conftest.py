@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.functional.conftest import WaitFor
@@ -70,6 +71,22 @@ def port(host: PlayedHost) -> Iterator[int]:
 
 
 @pytest.fixture
+def wait_for(wait_for: WaitFor) -> WaitFor:
+    """As everywhere; an element that a look of the page's took away meanwhile counts as not true."""
+
+    def wait(condition: Callable[[], bool], what: str, timeout: float | None = None) -> None:
+        def steadily() -> bool:
+            try:
+                return condition()
+            except StaleElementReferenceException:
+                return False
+
+        wait_for(steadily, what, timeout)
+
+    return wait
+
+
+@pytest.fixture
 def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPage]:
     """See :class:`OpenPage`."""
 
@@ -77,6 +94,8 @@ def open_page(browser: Browser, port: int, wait_for: WaitFor) -> Iterator[OpenPa
         browser.emulate(scheme, size)
         browser.open(f"http://127.0.0.1:{port}/")
         wait_for(lambda: heard(browser), "the page having heard from the agent")
+        # The browser remembers 250 questions otherwise, see HEARD.
+        browser.run("performance.setResourceTimingBufferSize(100000)")
         return browser
 
     yield open_it
@@ -121,7 +140,7 @@ def unfold(browser: Browser, text: str) -> WebElement:
 
 def details(browser: Browser) -> dict[str, str]:
     """What unfolded rows tell."""
-    return dict(zip(browser.texts(".detail dt"), browser.texts(".detail dd"), strict=True))
+    return browser.pairs(".detail dt", ".detail dd")
 
 
 def charts(browser: Browser) -> list[str]:
@@ -137,11 +156,19 @@ def show_the_day(browser: Browser, wait_for: WaitFor, *, charts: int) -> None:
     assert len(bands) == charts and min(bands) > 1000
 
 
+HEARD = """
+const asked = performance.getEntriesByType('resource').map((one) => new URL(one.name).pathname);
+const last = asked.findLast((path) => path === '/v1/health' || path === '/v1/telemetry');
+return new Promise((done) => setTimeout(() => done(last === '/v1/telemetry'), 300));
+"""
+"""Whether of these two questions the page had the answer to the second one last: it has the time to show it, too."""
+
+
 def is_quiet(browser: Browser, host: PlayedHost) -> bool:
     """Whether a page that is paused has shown the answers to all that it asked."""
-    known = len(host.asked)
-    browser.run("return new Promise((done) => setTimeout(done, 300))")
     asked = host.asked[:]
+    has_heard = browser.run(HEARD)
     # A look begins with the one question and ends with the other, unless the page gives it up.
     look = asked[len(asked) - asked[::-1].index("/v1/health") :]
-    return len(asked) == known and ("/v1/telemetry" in look or browser.one("#silence").is_displayed())
+    is_whole = "/v1/telemetry" in look and has_heard
+    return host.asked == asked and (is_whole or browser.one("#silence").is_displayed())

@@ -71,7 +71,7 @@ def test_the_time_until_the_next_try_goes_on_though_nothing_is_asked(
     host.vms[0].update(state="pending", reason="no way is left", reason_code="no-room", retry_in=50.0)
     browser = open_page()
     assert "next try in " in browser.one("#attention").text
-    wait_for(lambda: "next try in 4" in browser.one("#attention").text, "the time to go on", 30)
+    wait_for(lambda: "next try in 4" in browser.one("#attention").text, "the time to go on")
     assert counts(host)[0] == 1
 
 

@@ -190,7 +190,7 @@ def test_code_and_data_limits_and_locked_ways_are_told_where_they_are(host: Play
         ["H", False, "6 / span 4"],
         ["H", True, "10 / span 2"],
     ]
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    facts = browser.pairs("#host dt", "#host dd")
     assert (facts["resctrl"], facts["Bandwidth limits"]) == ("the kernel's, cdp", "in steps of 10 %")
     assert "64 \N{MULTIPLICATION SIGN} L2, 8 ways, 12 MiB each" in facts["Caches"]
 

@@ -48,7 +48,7 @@ def test_a_host_without_vms_is_shown_as_what_it_is(open_page: OpenPage) -> None:
 def test_the_line_of_the_host_tells_its_health_caches_closids_and_rmids(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     browser = open_page()
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    facts = browser.pairs("#host dt", "#host dd")
     assert re.fullmatch(r"[\d.]+ [MG]iB/s, [\d.]+ [MG]iB/s remote", facts.pop("All VMs' bandwidth"))
     assert facts == {
         "VMs": "4",
@@ -73,7 +73,7 @@ def test_the_line_of_the_host_tells_that_starts_are_not_watched(
     unwatched = health["libvirt"] | {"starts_watched": False, "watch_error": "/run can't be watched: No such file"}
     monkeypatch.setattr(host, "_health", lambda: health | {"libvirt": unwatched})
     browser = open_page()
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    facts = browser.pairs("#host dt", "#host dd")
     assert facts["libvirt"] == "connected, starts of VMs are not watched"
 
 
@@ -266,7 +266,7 @@ def test_the_totals_of_the_host_are_those_of_its_vms(host: PlayedHost, open_page
     host.missing[silent["uuid"]] = {"mbm_total_bytes": "unassigned"}
     browser = open_page()
     pause()
-    facts = dict(zip(browser.texts("#host dt"), browser.texts("#host dd"), strict=True))
+    facts = browser.pairs("#host dt", "#host dd")
     assert (facts["VMs"], facts["Promises"]) == ("4", "2 of 3 kept")
     assert facts["L3 ways"].startswith("0: 2 of 11 promised, ") and ", 1: 5 of 11 promised, " in facts["L3 ways"]
     assert " of 3 of them, " in facts["All VMs' bandwidth"]

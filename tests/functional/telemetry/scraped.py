@@ -50,6 +50,11 @@ class Scrape:
 
 
 def scrape(where: Path | int) -> Scrape:
+    """``GET /metrics``; see :func:`text_of`."""
+    return Scrape(text_of(where))
+
+
+def text_of(where: Path | int) -> str:
     """``GET /metrics`` over a Unix socket or a port on loopback.
 
     :raises OSError: if nobody answers.
@@ -67,7 +72,7 @@ def scrape(where: Path | int) -> Scrape:
         if answer.status != 200:
             raise RuntimeError(f"GET /metrics: {answer.status} {text}")
         assert (answer.getheader("Content-Type") or "").startswith("text/plain; version=")
-        return Scrape(text)
+        return text
     finally:
         connection.close()
 

@@ -24,6 +24,7 @@ from tests.functional.telemetry.test_confirm import (
     settled,
     start,
     steady_groups,
+    trying,
 )
 from tests.functional.telemetry.test_confirm import agent as agent
 from tests.functional.telemetry.test_confirm import judging_agent as judging_agent
@@ -161,7 +162,5 @@ def test_everything_is_as_before_once_the_agent_was_ended_and_started_again(
 
 def confined(agent: Agent, simulator: Simulator, victim: RunningVm, thief: RunningVm, wait_for: WaitFor) -> Any:
     """A command that has its culprit confined by now."""
-    running = start(agent, *confirming(victim, "--culprit", thief.uuid, seconds="30"))
-    wait_for(lambda: is_confined(simulator, thief) or running.poll() is not None, "few ways")
-    assert running.poll() is None, running.communicate()
-    return running
+    arguments = confirming(victim, "--culprit", thief.uuid, seconds="30")
+    return trying(agent, arguments, lambda: is_confined(simulator, thief), "few ways", wait_for)

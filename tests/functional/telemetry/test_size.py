@@ -6,7 +6,6 @@ Whatever ends the command or the agent, and whoever needs the ways, they are fre
 
 from __future__ import annotations
 
-import functools
 import json
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
 from tests.functional.telemetry.sizing import SLOW, TWO, free_ways, in_resctrl, run_watched, told, ways_of
 from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import groups, settled, start
+from tests.functional.telemetry.test_confirm import LAPSED, groups, settled, start, trying
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -34,8 +33,6 @@ FITS = {"2": [2 * MIB, 8e8], "more": [3 * MIB, 0.0]}
 """A VM that moves much with two ways, and nothing with three."""
 NEVER_ENOUGH = {"2": [2 * MIB, 0.0], "more": [3 * MIB, [1e8, 9e8]]}
 """A VM that is soon known with two ways; with three it varies so much that it is watched for as long as may be."""
-LAPSED = "nobody asked for it for 5 s"
-"""What ends a trial on a machine that stands still for so long: the command is started again then."""
 
 
 @pytest.fixture
@@ -57,18 +54,9 @@ def neighbour(agent: Agent, make_vm: MakeVm, wait_for: WaitFor) -> RunningVm:
 def grown(agent: Agent, simulator: Simulator, vm: RunningVm, wait_for: WaitFor) -> subprocess.Popen[str]:
     """A command that has let the VM have a further way by now, and goes on for many seconds."""
 
-    def has_more_or_ended(running: subprocess.Popen[str]) -> bool:
-        return max(in_resctrl(simulator, vm)) > 2 or running.poll() is not None
-
     play(simulator, {vm.uuid: NEVER_ENOUGH})
-    for _ in range(3):
-        running = start(agent, "size", vm.uuid, "--yes")
-        wait_for(functools.partial(has_more_or_ended, running), "a further way", SLOW)
-        if running.poll() is None:
-            return running
-        said = running.communicate()
-        assert LAPSED in said[1], said
-    raise AssertionError(f"this machine stood still again and again: {said}")
+    arguments = ("size", vm.uuid, "--yes")
+    return trying(agent, arguments, lambda: max(in_resctrl(simulator, vm)) > 2, "a further way", wait_for, SLOW)
 
 
 def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(

@@ -13,7 +13,7 @@ from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
 from tests.functional.telemetry.sizing import SLOW, free_ways, run_watched, told
 from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import groups, settled, start
+from tests.functional.telemetry.test_confirm import groups, settled, trying
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -91,9 +91,10 @@ def test_however_it_ends_a_vm_has_its_ways_for_code_and_data_again(
     vm, neighbour = made(agent, make_vm, wait_for)
     play(simulator, {vm.uuid: NEVER_ENOUGH, neighbour.uuid: AT_REST})
     before, layout = free_ways(agent), groups(simulator)
-    running = start(agent, "size", vm.uuid, "--yes")
-    wait_for(lambda: parts_in_resctrl(simulator, vm) == ({2}, {3}) or running.poll() is not None, "a further way", SLOW)
-    assert running.poll() is None, running.communicate()
+    arguments = ("size", vm.uuid, "--yes")
+    running = trying(
+        agent, arguments, lambda: parts_in_resctrl(simulator, vm) == ({2}, {3}), "a further way", wait_for, SLOW
+    )
     if end == "the agent is killed":
         agent.kill()
         running.communicate(timeout=SLOW)

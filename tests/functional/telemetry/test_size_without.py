@@ -16,7 +16,7 @@ from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
 from tests.functional.telemetry.sizing import SLOW, TWO, in_resctrl, run_watched, told, ways_of
 from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, start, steady_groups
+from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, steady_groups, trying
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play, samples_of
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -145,9 +145,8 @@ def test_a_vm_without_ways_of_its_own_is_where_it_was_some_seconds_after_the_com
     vm, alike, other = scene.three(agent).all
     play(simulator, dict.fromkeys((vm.uuid, alike.uuid, other.uuid), AT_REST))
     before, told_before = steady_groups(agent, simulator, wait_for), told(agent, vm)
-    running = start(agent, "size", vm.uuid, *scene.kind.words, "--yes")
-    wait_for(lambda: scene.has_own(vm) or running.poll() is not None, "ways of its own", SLOW)
-    assert running.poll() is None, running.communicate()
+    arguments = ("size", vm.uuid, *scene.kind.words, "--yes")
+    running = trying(agent, arguments, lambda: scene.has_own(vm), "ways of its own", wait_for, SLOW)
     assert in_resctrl(simulator, vm) == {scene.kind.first}
     running.send_signal(number)
     out, err = running.communicate(timeout=SLOW)
@@ -165,9 +164,8 @@ def test_a_vm_without_ways_of_its_own_is_where_it_was_once_the_agent_was_killed_
     simulator, wait_for = scene.simulator, scene.wait_for
     vm, alike, other = scene.three(agent).all
     before = steady_groups(agent, simulator, wait_for)
-    running = start(agent, "size", vm.uuid, *scene.kind.words, "--yes")
-    wait_for(lambda: scene.has_own(vm) or running.poll() is not None, "ways of its own", SLOW)
-    assert running.poll() is None, running.communicate()
+    arguments = ("size", vm.uuid, *scene.kind.words, "--yes")
+    running = trying(agent, arguments, lambda: scene.has_own(vm), "ways of its own", wait_for, SLOW)
     agent.kill()
     running.communicate(timeout=SLOW)
     assert running.returncode == 1

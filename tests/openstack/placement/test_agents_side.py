@@ -41,6 +41,9 @@ from vmqos.openstack.withdrawal import withdraw
 Configure = Callable[..., cfg.ConfigOpts]
 FAST = {"retry_delay_min": 0.1, "retry_delay_max": 0.5}
 
+PATIENCE = 120.0
+"""Seconds until something must have happened that takes one or two on an idle machine."""
+
 
 def found(floor: int = 2) -> Capacity:
     """What a pass of the agent finds.
@@ -76,11 +79,12 @@ def start(configure: Configure) -> Iterator[Callable[..., PlacementSync]]:
 
 
 def has_told(sync: PlacementSync) -> None:
-    wait_until(lambda: sync.health["told_at"] and not sync.health["error"], f"Placement being told: {sync.health}", 30)
+    told = f"Placement being told: {sync.health}"
+    wait_until(lambda: sync.health["told_at"] and not sync.health["error"], told, PATIENCE)
 
 
 def has_failed(sync: PlacementSync, words: str) -> None:
-    wait_until(lambda: words in (sync.health["error"] or ""), f"{words!r} as the reason", 30)
+    wait_until(lambda: words in (sync.health["error"] or ""), f"{words!r} as the reason", PATIENCE)
 
 
 def test_what_a_pass_found_is_in_placement(
@@ -93,7 +97,7 @@ def test_what_a_pass_found_is_in_placement(
     assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
     assert f"{node.hostname}_LLC" in sync.health["where"]
     sync.offer(found(floor=4), node.hostname)
-    wait_until(lambda: sync.health["changes"] == 2, "the change in Placement", 30)
+    wait_until(lambda: sync.health["changes"] == 2, "the change in Placement", PATIENCE)
     assert node.totals()[LLC_WAYS] == 7
     assert sync.health["failures"] == 0
 
@@ -122,7 +126,7 @@ def test_a_placement_that_goes_and_comes_back_gets_what_changed_meanwhile(
         sync.offer(found(floor=4), node.hostname)
         server.start()
         has_told(sync)
-        wait_until(lambda: node.totals()[LLC_WAYS] == 7, "the change in Placement", 30)
+        wait_until(lambda: node.totals()[LLC_WAYS] == 7, "the change in Placement", PATIENCE)
     finally:
         server.stop()
 
@@ -134,7 +138,9 @@ def test_what_somebody_takes_away_is_back_after_the_next_look(
     has_told(sync)
     assert node.child is not None
     placement.ask("DELETE", f"/resource_providers/{node.child['uuid']}")
-    wait_until(lambda: node.child and node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the provider being back", 30)
+    wait_until(
+        lambda: node.child and node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the provider being back", PATIENCE
+    )
 
 
 def test_what_was_withdrawn_while_the_agent_was_away_is_back_soon_after_it_answers(
@@ -147,7 +153,7 @@ def test_what_was_withdrawn_while_the_agent_was_away_is_back_soon_after_it_answe
     assert withdraw(ResourceProviders(service), name, is_resource_class, frozenset(TRAITS))
     assert node.totals() == {LLC_WAYS: 0, LLC_CLASSES: 0}
     sync.offer(found(), node.hostname)
-    wait_until(lambda: node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the inventories being back", 30)
+    wait_until(lambda: node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the inventories being back", PATIENCE)
     assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
 
 
@@ -223,7 +229,7 @@ def test_what_is_wrong_with_the_section_is_told_and_tried_again(
     sync = start("node", {**keystone.credentials("vmqos"), **change})
     has_failed(sync, words)
     assert PASSWORD not in (sync.health["error"] or "")
-    wait_until(lambda: sync.health["failures"] > 1, "another try", 30)
+    wait_until(lambda: sync.health["failures"] > 1, "another try", PATIENCE)
 
 
 def test_a_user_without_the_role_is_told_what_is_missing(

@@ -98,7 +98,7 @@ def test_a_vm_without_extra_specs_gets_what_nova_says_and_waits_for_it_no_longer
         return found
 
     wait_for(lambda: told(named)["state"] == "kept", "the VM that needs no Nova being served")
-    wait_for(lambda: "Nova can't be reached" in told(first)["reason"], "the reason", 30)
+    wait_for(lambda: "Nova can't be reached" in told(first)["reason"], "the reason")
     assert told(first)["state"] == "pending"
     assert "Nova's API has not told" in told(first)["reason"]
     assert agent.gateway.get("/v1/health")["nova"]["waiting"] == 2
@@ -129,7 +129,7 @@ def test_a_vm_keeps_its_ways_while_an_agent_that_was_restarted_can_not_ask(
     nova.stop()
     try:
         agent.start()
-        wait_for(lambda: "Nova can't be reached" in told()["reason"], "the reason", 30)
+        wait_for(lambda: "Nova can't be reached" in told()["reason"], "the reason")
         assert (told()["state"], told()["masks"], told()["tasks_in_place"]) == ("degraded", masks, tasks)
     finally:
         nova.start()

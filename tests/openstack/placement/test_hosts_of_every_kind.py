@@ -145,7 +145,7 @@ def test_a_flavor_passes_on_a_host_if_and_only_if_its_agent_keeps_the_promise(
     agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
     agent.start()
     empty = {LLC_WAYS: kind.ways, LLC_CLASSES: kind.classes}
-    wait_for(lambda: node.child is not None and set(node.of_child("traits")) == kind.traits, f"{kind.traits}", 30)
+    wait_for(lambda: node.child is not None and set(node.of_child("traits")) == kind.traits, f"{kind.traits}")
     assert node.totals() == empty
     counted = [scheduled(node, specs) for specs in FLAVORS]
     # The classes of shared promises are not listed here, so that Placement can't be asked for them.
@@ -158,7 +158,7 @@ def test_a_flavor_passes_on_a_host_if_and_only_if_its_agent_keeps_the_promise(
         wait_for(partial(is_settled, agent, where, passes), f"{specs} being {'kept' if passes else 'refused'}")
         vm.domain.destroy()
         wait_for(lambda: agent.get("/v1/vms")["vms"] == [], "the VM being gone")
-    wait_for(lambda: node.totals() == empty, "the classes being given back", 30)
+    wait_for(lambda: node.totals() == empty, "the classes being given back")
 
 
 def is_settled(agent: Agent, where: str, kept: bool) -> bool:

@@ -60,9 +60,9 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     section = {**placement.credentials, "hypervisor_hostname": node.hostname}
     agent = make_agent({"placement": section, "http": {"port": port}})
     agent.start()
-    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider")
     # The gateway says what it has told once it has told all of it.
-    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "all being told", 30)
+    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "all being told")
     assert set(node.of_child("traits")) == {L3_CAT, MBA, MBA_PERCENT, CMT, MBM, SHARED_ROOM}
     health = agent.gateway.get("/v1/health")
     assert node.of_child("inventories")[LLC_OTHERS]["total"] == TOLD[LLC_OTHERS]
@@ -75,10 +75,10 @@ def test_placement_counts_what_resctrl_has_whatever_vms_come_and_go(
     wait_for(lambda: agent.get(f"/v1/vms/{capped.uuid}")["state"] == "kept", "the capped VM being served")
     # Its class has the pool keep a third way; its CLOSID is one of those that are left for classes.
     with_class = {**EMPTY, LLC_WAYS: EMPTY[LLC_WAYS] - 1}
-    wait_for(lambda: node.totals() == with_class, f"the class being told: {with_class}", 30)
+    wait_for(lambda: node.totals() == with_class, f"the class being told: {with_class}")
 
     inventory = f'vmqos_placement_inventory{{resource_class="{LLC_WAYS}"}}'
-    wait_for(lambda: metrics(agent, port)[inventory] == with_class[LLC_WAYS], "the metric", 30)
+    wait_for(lambda: metrics(agent, port)[inventory] == with_class[LLC_WAYS], "the metric")
     told = metrics(agent, port)
     assert told["vmqos_placement_up"] == 1
     assert "vmqos_nova_up" not in told
@@ -99,7 +99,7 @@ def test_a_listed_class_is_offered_before_any_vm_is_in_it_and_no_other_vm_gets_i
     cap, half = "CUSTOM_LLC_SHARED_WAYS3", "CUSTOM_LLC_SHARED_MB50"
     # What the host can't grant without cdp is not offered, and takes no CLOSID.
     offered = {LLC_WAYS: 9, LLC_CLASSES: 5, cap: MEMBERS, half: MEMBERS}
-    wait_for(lambda: node.child is not None and node.totals() == offered, "the classes being offered", 30)
+    wait_for(lambda: node.child is not None and node.totals() == offered, "the classes being offered")
     assert SHARED_FULL in node.of_child("traits")
     # All servers are placed before one of them runs; the sixth exclusive one finds no host.
     for taken in [{LLC_WAYS: 1, LLC_CLASSES: 1}] * 5 + [{cap: 1}, {half: 1}, {cap: 1}]:
@@ -112,7 +112,7 @@ def test_a_listed_class_is_offered_before_any_vm_is_in_it_and_no_other_vm_gets_i
     vms = [make_vm({"hw:cache_ways": "1"}) for _ in range(5)]
     vms += [make_vm(specs) for specs in (shared, {"hw:mem_bandwidth_percent": "50"}, shared)]
     for vm in vms:
-        wait_for(lambda vm=vm: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served", 30)
+        wait_for(lambda vm=vm: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
     told = agent.get(f"/v1/vms/{unlisted.uuid}")
     assert told["state"] == "pending" and "[allocation] other_classes allows 0" in told["reason"]
 
@@ -122,14 +122,14 @@ def test_a_foreign_group_takes_its_ways_out_of_placement_and_gives_them_back(
 ) -> None:
     agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
     agent.start()
-    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider")
     foreign = simulator.root / "containers"
     foreign.mkdir()
     (foreign / "schemata").write_text("L3:0=7\n")
-    wait_for(lambda: node.totals()[LLC_WAYS] < EMPTY[LLC_WAYS], "the ways being taken out", 30)
+    wait_for(lambda: node.totals()[LLC_WAYS] < EMPTY[LLC_WAYS], "the ways being taken out")
     assert node.totals()[LLC_CLASSES] == EMPTY[LLC_CLASSES] - 1
     foreign.rmdir()
-    wait_for(lambda: node.totals() == EMPTY, "the ways being back", 30)
+    wait_for(lambda: node.totals() == EMPTY, "the ways being back")
 
 
 def test_the_host_is_served_while_placement_is_away(
@@ -141,7 +141,7 @@ def test_the_host_is_served_while_placement_is_away(
     agent.start()
     vm = make_vm({"hw:cache_ways": "2"})
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the VM being served")
-    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["error"]), "the reason", 30)
+    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["error"]), "the reason")
     health = agent.gateway.get("/v1/health")
     assert "Placement can't be reached" in health["placement"]["error"]
     assert health["status"] == "ok", "the host does its work"
@@ -156,7 +156,7 @@ def test_without_a_name_of_its_own_libvirt_s_is_the_compute_node_s(
     node = ComputeNode(placement, hostname)
     agent = make_agent({"placement": placement.credentials})
     agent.start()
-    wait_for(lambda: node.child is not None and node.totals() == EMPTY, f"{hostname}_LLC", 30)
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, f"{hostname}_LLC")
 
 
 def test_an_agent_that_is_killed_and_started_again_changes_nothing_in_placement(
@@ -164,11 +164,11 @@ def test_an_agent_that_is_killed_and_started_again_changes_nothing_in_placement(
 ) -> None:
     agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
     agent.start()
-    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider", 30)
+    wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider")
     before = node.child
     agent.end()
     agent.start()
-    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["told_at"]), "the provider being looked at", 30)
+    wait_for(lambda: bool(agent.gateway.get("/v1/health")["placement"]["told_at"]), "the provider being looked at")
     assert node.child == before
     assert agent.gateway.get("/v1/health")["placement"]["changes"] == 0
 
@@ -186,7 +186,7 @@ def test_the_file_is_where_nova_looks_for_it(make_agent: MakeAgent, tmp_path: An
     path = tmp_path / f"{uuid.uuid4()}.yaml"
     agent = make_agent({"placement": {"provider_yaml": path}})
     agent.start()
-    wait_for(path.exists, "the file", 30)
+    wait_for(path.exists, "the file")
     assert f"{LLC_WAYS}:" in path.read_text()
-    wait_for(lambda: "restart nova-compute" in agent.gateway.log.read_text(), "the log having it", 30)
-    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "health having it", 30)
+    wait_for(lambda: "restart nova-compute" in agent.gateway.log.read_text(), "the log having it")
+    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "health having it")

@@ -532,14 +532,17 @@ def test_a_vm_without_ways_of_its_own_is_where_it_was_when_nobody_asks_for_its_t
 
 
 @NO_OWN
+@pytest.mark.parametrize("confine", [False, True], ids=["tries more", "confined"])
 @pytest.mark.usefixtures("long_lease")
-def test_a_newcomer_has_at_once_what_it_is_promised_though_a_vm_without_ways_of_its_own_tries_them(
-    host: Host, specs: dict[str, str], least: int
+def test_a_newcomer_has_at_once_what_it_is_promised_though_a_trial_gives_ways_to_a_vm_without_its_own(
+    host: Host, specs: dict[str, str], least: int, confine: bool
 ) -> None:
     vm, _, _ = beside_one_alike(host, specs)
     where, free = host.agent.snapshot.vms[vm].allocation.group, free_on(host)
-    try_ways(host, vm, free, may_fill_fewer=True)
+    tried = least if confine else free
+    trials.begin(host.agent, "key", vm, CacheRequest(ways=tried), may_fill_fewer=not confine, confine=confine)
     host.settle()
+    assert counts_of(host, vm) == {tried}
     newcomer = host.serve({"hw:cache_ways": str(free)})
     assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
     assert host.agent.snapshot.vms[vm].allocation.group == where
@@ -622,23 +625,6 @@ def test_a_vm_with_ways_of_its_own_is_not_confined(host: Host) -> None:
         trials.begin(host.agent, "key", vm, CacheRequest(ways=2), confine=True)
     host.settle()
     assert layout_of(host) == before
-
-
-@NO_OWN
-@pytest.mark.usefixtures("long_lease")
-def test_a_newcomer_has_at_once_what_it_is_promised_and_the_vm_that_was_confined_for_it_is_where_it_was(
-    host: Host, specs: dict[str, str], least: int
-) -> None:
-    vm, _, _ = beside_one_alike(host, specs)
-    where, free = host.agent.snapshot.vms[vm].allocation.group, free_on(host)
-    trials.begin(host.agent, "key", vm, CacheRequest(ways=least), confine=True)
-    host.settle()
-    assert counts_of(host, vm) == {least}
-    newcomer = host.serve({"hw:cache_ways": str(free)})
-    assert host.state(newcomer) is PromiseState.KEPT and counts_of(host, newcomer) == {free}
-    assert host.agent.snapshot.vms[vm].allocation.group == where
-    with pytest.raises(TrialRefused, match=f"VM {newcomer} would have less for it"):
-        host.agent.trials.renew("key")
 
 
 @pytest.mark.usefixtures("long_lease")

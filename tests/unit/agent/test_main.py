@@ -41,11 +41,3 @@ def test_what_it_warns_of_keeps_it_from_nothing_while_nothing_takes_the_log(
             process.kill()
             full.close()
     assert done.read_text() == does
-
-
-def test_a_log_file_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "vmqos.conf").write_text(f"[DEFAULT]\nlog_file = {tmp_path}/none/log\n")
-    command = [sys.executable, "-m", "vmqos.agent.main", "--config-file", str(tmp_path / "vmqos.conf")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    told = f"vmqos-agent: can't write the log to {tmp_path}/none/log ([DEFAULT] log_file, log_dir): "
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"{told}No such file or directory\n")

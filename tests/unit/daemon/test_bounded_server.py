@@ -43,8 +43,12 @@ class Served:
     @property
     def being_answered(self) -> int:
         """The connections whose request the server has, and has not answered."""
+        return sum(math.isinf(one.waits_since) for one in self.channels())
+
+    def channels(self) -> list[bounded_server._Channel]:
+        """The server's connections."""
         assert self.server is not None
-        return sum(math.isinf(one.waits_since) for one in bounded_server._channels(dict(self.server._map)))
+        return list(bounded_server._channels(dict(self.server._map)))
 
     def has_answered(self, count: int) -> bool:
         return len(self.asked) == count and not self.being_answered
@@ -246,13 +250,17 @@ def test_an_answer_that_takes_long_is_waited_for(
     assert answer(connection) == (200, b"well")
 
 
-def test_who_does_not_take_the_answer_is_cut_off(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_take_the_answer_is_cut_off(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bounded_server, "ANSWER_TIME", 1.0)
     connection = connect()
     before = open_files()
     connection.sendall(REQUEST.replace(b"fast", b"large"))
-    time.sleep(3.5)
+    eventually(lambda: served.asked == ["/large"])
+    eventually(lambda: not served.channels() or any(one.total_outbufs_len for one in served.channels()))
     assert open_files() == before, "an answer that waits is not written to the disk"
+    eventually(lambda: not served.channels())
     taken = 0
     with contextlib.suppress(ConnectionError):
         while chunk := connection.recv(1 << 20):
@@ -460,22 +468,39 @@ def test_a_client_on_the_unix_socket_is_a_user() -> None:
 
 
 def test_all_addresses_of_a_name_are_served_and_given_back() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = BoundedServer(Served().application, "t", host="localhost", port=port)
-    server.start()
-    addresses = {(one[0], one[4]) for one in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
-    for family, address in addresses:
-        with socket.socket(family) as connection:
-            connection.settimeout(10)
-            connection.connect(address)
-            connection.sendall(REQUEST)
-            assert answer(connection) == (200, b"well")
-    server.stop()
-    for family, address in addresses:
-        with socket.socket(family) as connection, pytest.raises(OSError):
-            connection.connect(address)
+    with contextlib.ExitStack() as held:
+        port, addresses = hold_a_port_of("localhost", held)
+        server = BoundedServer(Served().application, "t", host="localhost", port=port)
+        server.start()
+        for family, address in addresses:
+            with socket.socket(family) as connection:
+                connection.settimeout(60)
+                connection.connect(address)
+                connection.sendall(REQUEST)
+                assert answer(connection) == (200, b"well")
+        server.stop()
+        for family, address in addresses:
+            with socket.socket(family) as connection, pytest.raises(OSError):
+                connection.connect(address)
+
+
+def hold_a_port_of(host: str, held: contextlib.ExitStack) -> tuple[int, set[tuple[int, Any]]]:
+    """A port that no other test gets on any address of a host name; families and addresses.
+
+    Who asks for this port, and reuses addresses as servers do, gets it; who asks for any port gets another one.
+    """
+    for _ in range(100):
+        port = 0
+        with contextlib.ExitStack() as bound, contextlib.suppress(OSError):
+            for family, *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+                one = bound.enter_context(socket.socket(family))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind((address[0], port))
+                port = one.getsockname()[1]
+            held.push(bound.pop_all())
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return port, {(family, address) for family, *_, address in found}
+    raise AssertionError(f"no port is free on all addresses of {host}")
 
 
 def test_a_loop_that_is_awake_already_does_not_close_what_is_about_to_wake_it(

@@ -57,4 +57,4 @@ def test_a_signal_handler_ends_the_wait(wakeup: Wakeup) -> None:
 def test_no_descriptor_is_left() -> None:
     before = len(os.listdir("/proc/self/fd"))
     Wakeup().close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "what a test before this one left open may be closed meanwhile"

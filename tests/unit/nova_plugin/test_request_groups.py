@@ -127,7 +127,15 @@ TRAITS = st.dictionaries(
 POLICY = st.sampled_from([{}, {"group_policy": "none"}, {"group_policy": "isolate"}, {"group_policy": "any"}])
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=150,
+    # These take the place of those that all unit tests suppress (tests/unit/conftest.py).
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
+)  # fmt: skip
 @given(asked=RESOURCES, traits=TRAITS, policy=POLICY)
 def test_the_check_and_placement_agree(
     finds: Finds, asked: dict[str, str], traits: dict[str, str], policy: dict[str, str]

@@ -126,7 +126,7 @@ def test_a_process_that_no_watch_is_left_for_is_left_out(
     made = Told()
     made.ends.follow({processes.of_pid(child.pid)})
     made.ends.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "what a test before this one left open may be closed meanwhile"
 
 
 def test_a_thread_that_can_not_be_started_is_tried_again(
@@ -149,5 +149,5 @@ def test_no_descriptor_and_no_thread_is_left(child: subprocess.Popen[bytes]) -> 
     made = Told()
     made.ends.follow({processes.of_pid(child.pid)})
     made.ends.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "what a test before this one left open may be closed meanwhile"
     assert not any(thread.name == "ends" for thread in threading.enumerate())

@@ -283,7 +283,7 @@ def test_a_file_that_is_replaced_is_closed(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         minutes_file.write(str(path), minutes)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "what a test before this one left open may be closed meanwhile"
 
 
 def test_pieces_of_which_the_write_failed_stay_where_they_are(tmp_path: Path) -> None:

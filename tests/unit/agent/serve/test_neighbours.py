@@ -327,7 +327,9 @@ def test_a_judgement_that_takes_long_is_put_off_and_none_that_the_agent_asks_for
     asked = Neighbours(sharing, filled(), interval=interval)
     began = time.monotonic()
     asked.verdicts()
-    assert latest <= asked._due - began < latest + 1.0
+    took = time.monotonic() - began
+    # It began and ended meanwhile, and takes longer where this machine has no CPU for it.
+    assert latest <= asked._due - began <= took + max(latest, took / neighbours.SHARE)
 
 
 def test_a_client_does_not_wait_long_for_a_judgement_and_gets_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -410,7 +410,6 @@ def others(vms: list[Any], uuid: str) -> list[Any]:
 def test_a_neighbour_that_is_started_again_meanwhile_has_nothing_to_get_back(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 0.3)
     running = trials.vms
 
     def resized() -> list[Any]:
@@ -484,7 +483,6 @@ def test_a_neighbour_that_began_in_the_future_as_the_clock_says_is_not_waited_fo
 def test_ways_of_the_neighbour_that_lie_elsewhere_after_the_trial_are_as_many_as_before(
     trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 0.3)
     running = trials.vms
 
     def moved() -> list[Any]:

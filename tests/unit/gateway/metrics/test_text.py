@@ -350,14 +350,18 @@ def test_the_vms_are_asked_for_when_something_changed_and_their_times_go_on_mean
     monkeypatch.setattr(text, "SHARED_FOR", -1.0)
     since = time.monotonic()
     agent = PlayedAgent(with_record(snapshot(), time=PromiseTime(PromiseState.KEPT, since)))
-    metrics, told = made_of(agent), []
+    metrics, told, listed, late = made_of(agent), [], 0, 0.0
     for number in range(6):
         before = time.monotonic() - since
         if number == 3:
             agent.snapshot = with_record(agent.snapshot, unmonitored="no RMID is left")
         found = values(metrics.answer("")[1])
+        after = time.monotonic() - since
+        if agent.listed > listed:
+            # The time that the VMs' answer takes to come may be missing from then on.
+            listed, late = agent.listed, after - before
         seconds = found[f'vmqos_vm_promise_seconds_total{{uuid="{UUID}"}}']
-        assert before - 0.2 <= seconds <= time.monotonic() - since, "it is never ahead, or it would go back"
+        assert before - late <= seconds <= after, "it is never ahead, or it would go back"
         told.append(seconds)
         time.sleep(0.02)
     assert told == sorted(told) and len(set(told)) == 6

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -93,6 +94,12 @@ def sync(make: Make) -> PlacementSync:
     return sync
 
 
+def waits(sync: PlacementSync) -> bool:
+    """Whether its thread has nothing to do now, and waits."""
+    with sync._worker.condition:
+        return bool(sync._worker.condition._waiters) and not sync._is_due()  # type: ignore[attr-defined]
+
+
 def configured(tmp_path: Path, text: str) -> cfg.ConfigOpts:
     (tmp_path / "vmqos.conf").write_text(text)
     return loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
@@ -131,12 +138,26 @@ def test_only_a_change_is_told(sync: PlacementSync, notes: Notes) -> None:
 def test_a_change_that_is_undone_before_it_settled_is_not_told(
     sync: PlacementSync, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "SETTLES", 2.0)
+    settling, settled, over = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
+    settle = PlacementSync._settle
+
+    def settles(sync: PlacementSync) -> bool:
+        settling.release()
+        assert settled.wait(60)
+        ends = settle(sync)
+        over.release()
+        return ends
+
+    monkeypatch.setattr(PlacementSync, "_settle", settles)
     sync.offer(LESS, NAME)
-    time.sleep(0.05)
+    assert settling.acquire(timeout=60)
     sync.offer(HOST, NAME)
-    time.sleep(2.5)
-    assert notes.told == [HOST]
+    settled.set()
+    assert over.acquire(timeout=60)
+    eventually(functools.partial(waits, sync))
+    sync.offer(replace(HOST, ways=7), NAME)
+    eventually(lambda: len(notes.told) > 1)
+    assert notes.told == [HOST, replace(HOST, ways=7)]
 
 
 def test_what_vms_hold_is_told_only_where_it_is_not_asked_for(notes: Notes) -> None:
@@ -185,17 +206,20 @@ def test_a_resctrl_that_is_gone_for_long_leaves_nothing_to_promise(
 def test_while_the_agent_is_away_nothing_is_told_whatever_is_due(
     make: Make, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 1.5)
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 3600.0)
     sync = make(check_interval=0.02)
     sync.offer(HOST, NAME)
     eventually(lambda: len(notes.told) > 1)
     sync.offer(None, NAME)
     sync.agent_is_away()
-    time.sleep(0.1)
+    eventually(functools.partial(waits, sync))
     told = len(notes.told)
-    time.sleep(2.0)
+    # The time without resctrl is over by now, and many looks are due.
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 0.0)
+    time.sleep(0.5)
     assert len(notes.told) == told and set(notes.told) == {HOST}
     # An agent that was started anew does not know its host at once: the time begins again.
+    monkeypatch.setattr(placement, "WITHOUT_RESCTRL", 1.5)
     back = time.monotonic()
     sync.offer(None, NAME)
     eventually(lambda: notes.told[-1] == NOTHING)
