@@ -291,7 +291,6 @@ class Agent:
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
-        self._courtesy.begin_pass()
         self._note_changes_of_the_host(began)
         claim, again, error = self._owed.claim(), False, ""
         if claim.is_news:
@@ -322,6 +321,7 @@ class Agent:
             self._ended_well(taken_over)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
+        self._courtesy.end_pass()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(

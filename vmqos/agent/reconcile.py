@@ -510,7 +510,6 @@ class Reconciler:
 
         :param tried: what is tried on one of them.
         """
-        self._backoff.keep_only({key for uuid in vms for key in _may_fail(uuid, self._requested.requests[uuid])})
         records = (self._record(uuid, observed, tried) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
@@ -582,6 +581,8 @@ class Reconciler:
             )
             now = resctrl_state.read(self._filesystem, now)
         failure = self._groups.execute(plan.prepare)
+        # A failure of what is not done for a VM any more would be due for ever.
+        self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
         if failure is None:
             self._granted = self._remembered(plan, records, planned.waiting)
             now = replace(now, layout=predict(now.layout, plan.prepare))
@@ -711,7 +712,7 @@ class Reconciler:
 
 
 def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:
-    """The keys of what can fail for a VM: a failure of what is not done for it any more would be due for ever."""
+    """The keys of what can fail for a VM."""
     yield uuid
     if not request.hands_off:
         yield "monitoring", uuid

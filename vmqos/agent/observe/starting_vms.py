@@ -248,6 +248,8 @@ class Starts:
             vCPUs, no thread has the name of one: for a moment, such a VM's group is kept although the VM is seen.
         :returns: these requests by UUID, and the time outside of their groups of the VMs that are seen to run.
         """
+        if not self._starts:
+            return {}, {}
         now, kept, outside = time.monotonic(), dict[str, Request](), dict[str, OutsideTime]()
         self._command_lines.begin()
         with self._guard:
