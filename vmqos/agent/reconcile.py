@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
 from vmqos.agent.act import monitoring_plan
-from vmqos.agent.act.control_groups import ControlGroups, created, predict
+from vmqos.agent.act.control_groups import ControlGroups, StepFailed, created, predict
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
@@ -74,6 +74,26 @@ class Requested:
     born: frozenset[str] = frozenset()
     trial: Trial | None = None
     is_cut_short: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a pass looks at once it holds the lock.
+
+    :ivar resctrl: resctrl as it is.
+    :ivar vms: the VMs that are seen to run, by UUID.
+    :ivar starting: what was asked for the VMs that libvirt is starting, by UUID.
+    :ivar unseen: UUIDs of the VMs that keep what they have although they are not seen, and names of classes that do.
+    :ivar look_at: UUIDs of the VMs whose tasks may have changed.
+    :ivar is_calm: whether a plan would say what the last one said, unless one of these VMs has changed.
+    """
+
+    resctrl: ResctrlState
+    vms: Mapping[str, ObservedVm]
+    starting: Mapping[str, Request]
+    unseen: frozenset[str]
+    look_at: set[str]
+    is_calm: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +293,39 @@ class Reconciler:
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
-        before = self.snapshot.resctrl
+        is_known = self.snapshot.resctrl is not None and policy == self.snapshot.policy
         # No VM waits for such a pass: it looks whether all is as it was. But a new policy is for the next start.
-        is_audit = before is not None and policy == self.snapshot.policy and (change.everything or not change.vms)
-        self._give_way(is_audit)
+        is_audit = is_known and (change.everything or not change.vms)
+        seen = self._observe(change, vms, topology, is_same=is_known, can_wait=is_audit)
+        if seen is None:
+            return True
+        if seen.is_calm and (again := self._place_alone(seen, share)) is not None:
+            return again
+        self._unseen = seen.unseen
+        self.snapshot = replace(self.snapshot, policy=policy)
+        records, planned = self._plan_with_trial(seen)
+        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
+        self._give_way(can_wait)
+        acted = self._act(seen, records, planned, replace(share, can_wait=can_wait))
+        if can_wait:
+            # The numbers of links may belong to other monitoring groups by now.
+            self.snapshot = replace(self.snapshot, resctrl=replace(seen.resctrl, links=()))
+            self._give_way(can_wait)
+        return self._judge(planned, acted)
+
+    def _observe(
+        self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, *, is_same: bool, can_wait: bool
+    ) -> Seen | None:
+        """Look at resctrl, and at the VMs that only resctrl or libvirt's status files tell of.
+
+        :param is_same: whether resctrl could be read before, and the policy is that of the last plan.
+        :param can_wait: whether no VM waits for this pass.
+        :returns: ``None`` where caches came or went: the next pass finds out first on which caches each VM can run.
+        """
+        before = self.snapshot.resctrl
+        self._give_way(can_wait)
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
-        self._give_way(is_audit)
+        self._give_way(can_wait)
         self._unfinished = False
         if before is None or now.mounted_as != self._mounted_as:
             # It may be mounted anew since a read that an earlier pass made at its end, too.
@@ -286,41 +333,21 @@ class Reconciler:
         elif change.everything:
             self._groups.forget()
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
-            # Caches came or went. The next pass finds out first on which caches each VM can run, and plans then.
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
-            return True
-        is_same_host = now == before and topology == self.snapshot.topology and policy == self.snapshot.policy
+            return None
+        is_same = is_same and now == before and topology == self.snapshot.topology
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
-        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         starting, outside = self.starts.under_way(vms, self._requested.vcpus.limits)
         self._placer.outside |= outside
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
-        self._give_way(is_audit)
-        is_calm = self._settled and is_same_host and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
-        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
-        # A VM that waits for ways does not wait for a look at all tasks of the host.
-        if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
-            strays = self._placer.strays(vms, share)
-            if not (changed or strays or self._placer.is_owing):
-                return False
-            astray = self._changed_in_tasks_alone(vms, strays - changed.keys())
-            if astray is not None and not self._placer.is_owing:
-                return self._place_again(now, vms, {**changed, **astray}, share)
-            look_at |= strays
-        self._unseen = unseen
-        self.snapshot = replace(self.snapshot, policy=policy)
-        records, planned = self._plan_with_trial(now, vms, starting)
-        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
         self._give_way(can_wait)
-        acted = self._act(now, records, planned, look_at, replace(share, can_wait=can_wait))
-        if can_wait:
-            # The numbers of links may belong to other monitoring groups by now.
-            self.snapshot = replace(self.snapshot, resctrl=replace(now, links=()))
-            self._give_way(can_wait)
-        return self._judge(planned, acted)
+        is_calm = self._settled and is_same and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
+        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
+        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
+        return Seen(now, vms, starting, unseen, look_at, is_calm)
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
@@ -334,6 +361,26 @@ class Reconciler:
         if can_wait and self._gives_way():
             self._settled, self._unfinished = False, True
             raise GaveWay
+
+    def _place_alone(self, seen: Seen, share: LockShare) -> bool | None:
+        """Look at tasks, and move those that are elsewhere, where nothing calls for a plan.
+
+        A VM that waits for ways does not wait for a look at all tasks of the host.
+
+        :returns: whether another pass right away gets further; ``None`` where a whole pass is called for. That one
+            looks at the tasks that were found astray, too.
+        """
+        changed = self._changed_in_tasks_alone(seen.vms, seen.look_at)
+        if changed is None:
+            return None
+        strays = self._placer.strays(seen.vms, share)
+        if not (changed or strays or self._placer.is_owing):
+            return False
+        astray = self._changed_in_tasks_alone(seen.vms, strays - changed.keys())
+        if astray is not None and not self._placer.is_owing:
+            return self._place_again(seen, {**changed, **astray}, share)
+        seen.look_at.update(strays)
+        return None
 
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
@@ -355,16 +402,14 @@ class Reconciler:
                 return None
         return records
 
-    def _place_again(
-        self, now: ResctrlState, vms: Mapping[str, ObservedVm], changed: Mapping[str, VmRecord], share: LockShare
-    ) -> bool:
+    def _place_again(self, seen: Seen, changed: Mapping[str, VmRecord], share: LockShare) -> bool:
         """Look at the tasks of some VMs, move those that are elsewhere, and judge these VMs: nothing else has changed.
 
         :param changed: the records of these VMs.
         :returns: whether another pass right away gets further.
         """
-        aims, allocations, known = self._aims, self._in_force, self.snapshot.vms
-        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), vms, frozenset(), share)
+        now, aims, allocations, known = seen.resctrl, self._aims, self._in_force, self.snapshot.vms
+        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), seen.vms, frozenset(), share)
         after = resctrl_state.read(self._filesystem, replace(now, links=()))
         self._unfinished = self._placer.is_owing
         self._settled = after == now and not self._unfinished
@@ -477,21 +522,19 @@ class Reconciler:
         self._granted = self._remembered(plan, before.vms, waiting)
         return controls, requests, now.after(predict(now.layout, plan.prepare))
 
-    def _plan_with_trial(
-        self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]
-    ) -> tuple[dict[str, VmRecord], Planned]:
+    def _plan_with_trial(self, seen: Seen) -> tuple[dict[str, VmRecord], Planned]:
         """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
         tried = self._requested.trial
-        records = self._records(vms, tried)
-        planned = self._plan(now, records, starting)
+        records = self._records(seen.vms, tried)
+        planned = self._plan(seen, records)
         is_mounted_anew, self._is_mounted_anew, self.given_up = self._is_mounted_anew, False, None
         if tried is None:
             return records, planned
         # All VMs have filled all of the caches meanwhile: what the client has measured is of another time.
-        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, now, records, planned):
+        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, seen.resctrl, records, planned):
             self.given_up = tried, why
-            records = self._records(vms, None)
-            planned = self._plan(now, records, starting)
+            records = self._records(seen.vms, None)
+            planned = self._plan(seen, records)
         return records, planned
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
@@ -531,12 +574,9 @@ class Reconciler:
             tasks=self._placer.placed.get(uuid),
         )
 
-    def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord], starting: Mapping[str, Request]) -> Planned:
-        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways.
-
-        :param starting: what was asked for the VMs that libvirt is starting, by UUID.
-        """
-        waiting = self._backoff.waiting()
+    def _plan(self, seen: Seen, records: Mapping[str, VmRecord]) -> Planned:
+        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
+        now, starting, waiting = seen.resctrl, seen.starting, self._backoff.waiting()
         requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
@@ -545,10 +585,9 @@ class Reconciler:
         classes = self._lost.found.classes.keys()
         unseen = self._unseen - starting.keys() - classes
         if unknown or unseen or classes:
-            vms = {uuid: record.observed for uuid, record in records.items()}
             # Of lost VMs all is known: groups are named after them.
             nameless = unseen - self._lost.found.vms.keys()
-            members = keep_current.find_members(self._filesystem, now, nameless, unknown, vms)
+            members = keep_current.find_members(self._filesystem, now, nameless, unknown, seen.vms)
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
@@ -561,33 +600,15 @@ class Reconciler:
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
 
-    def _act(
-        self,
-        now: ResctrlState,
-        records: Mapping[str, VmRecord],
-        planned: Planned,
-        look_at: set[str],
-        share: LockShare,
-    ) -> Acted:
+    def _act(self, seen: Seen, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
         """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.
 
-        :param look_at: UUIDs of VMs whose tasks may have changed.
         :param share: the time that this pass has.
         """
-        plan, fresh = planned.plan, created(planned.plan)
-        if now.lacks_rmids(len(fresh)):
-            self._monitoring.make_room(
-                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
-            )
-            now = resctrl_state.read(self._filesystem, now)
-        failure = self._groups.execute(plan.prepare)
+        plan = planned.plan
+        now, failure = self._prepare(seen.resctrl, records, planned)
         # A failure of what is not done for a VM any more would be due for ever.
         self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
-        if failure is None:
-            self._granted = self._remembered(plan, records, planned.waiting)
-            now = replace(now, layout=predict(now.layout, plan.prepare))
-        else:
-            now = resctrl_state.read(self._filesystem, now)
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
         if failure is not None:
@@ -599,13 +620,32 @@ class Reconciler:
         is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
         if is_complete and plan.retire:
             now = replace(now, layout=predict(now.layout, plan.retire))
-        records = self._move_tasks(now, records, planned, in_force, look_at, share)
+        records = self._move_tasks(now, records, planned, in_force, seen.look_at, share)
         if failure is None and not have_ended:
             is_complete = self._groups.retire(plan, in_force)
         if not (is_complete or _has_tried_ways(records)):
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
+
+    def _prepare(
+        self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned
+    ) -> tuple[ResctrlState, StepFailed | None]:
+        """Make the control groups what the plan says, as far as VMs need them.
+
+        :returns: resctrl as it is then, and the step that failed, if one did.
+        """
+        plan, fresh = planned.plan, created(planned.plan)
+        if now.lacks_rmids(len(fresh)):
+            self._monitoring.make_room(
+                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
+            )
+            now = resctrl_state.read(self._filesystem, now)
+        failure = self._groups.execute(plan.prepare)
+        if failure is not None:
+            return resctrl_state.read(self._filesystem, now), failure
+        self._granted = self._remembered(plan, records, planned.waiting)
+        return replace(now, layout=predict(now.layout, plan.prepare)), None
 
     def _move_tasks(
         self,
