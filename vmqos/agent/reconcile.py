@@ -21,7 +21,7 @@ from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.observe.starting_vms import Starts
+from vmqos.agent.observe.starts import Starts
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import Trial
@@ -426,7 +426,7 @@ class Reconciler:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
 
         The next passes keep these groups until they see the VMs, or the starts have ended
-        (:class:`vmqos.agent.observe.starting_vms.Starts`).
+        (:class:`vmqos.agent.observe.starts.Starts`).
 
         :param records: the VMs by UUID, as far as their status files tell.
         :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
