@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass: observe, request, plan, act, judge. The loop has observed already; the four other steps are here."""
+"""One pass: observe, request, plan, act, judge. The loop has looked at the VMs already; all else is here."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
@@ -24,6 +24,7 @@ from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.starts import Starts
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.steps import Acted, Change, Observed, Planned, Requested
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
@@ -42,92 +43,6 @@ LOG = logging.getLogger(__name__)
 
 MOUNTED_ANEW = "resctrl was mounted anew, and no VM had a group meanwhile"
 """Why a trial is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What may have changed since the last pass.
-
-    :ivar vms: UUIDs of VMs that were looked at anew or are gone.
-    :ivar unseen: UUIDs of VMs that run and could not be looked at: they keep what they have.
-    :ivar everything: whether the pass must trust nothing that was found before.
-    """
-
-    vms: frozenset[str] = frozenset()
-    unseen: frozenset[str] = frozenset()
-    everything: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Requested:
-    """What was found before the lock was taken.
-
-    :ivar requests: what each VM's flavor asks for, by UUID.
-    :ivar vcpus: the vCPUs of the VMs where they matter for the ways.
-    :ivar born: UUIDs of the VMs whose threads were born, or may have got their names, since the last look at them.
-    :ivar trial: what is tried on one of the VMs.
-    :ivar is_cut_short: whether time ran out before the vCPUs of all VMs were looked at that may have changed.
-    """
-
-    requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
-    vcpus: Vcpus = field(default_factory=Vcpus)
-    born: frozenset[str] = frozenset()
-    trial: Trial | None = None
-    is_cut_short: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a pass looks at once it holds the lock.
-
-    :ivar resctrl: resctrl as it is.
-    :ivar vms: the VMs that are seen to run, by UUID.
-    :ivar starting: what was asked for the VMs that libvirt is starting, by UUID.
-    :ivar unseen: UUIDs of the VMs that keep what they have although they are not seen, and names of classes that do.
-    :ivar look_at: UUIDs of the VMs whose tasks may have changed.
-    :ivar is_calm: whether a plan would say what the last one said, unless one of these VMs has changed.
-    """
-
-    resctrl: ResctrlState
-    vms: Mapping[str, ObservedVm]
-    starting: Mapping[str, Request]
-    unseen: frozenset[str]
-    look_at: set[str]
-    is_calm: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What the planner was asked for, and what it answered.
-
-    :ivar plan: what each VM gets, and the steps that give it.
-    :ivar requests: what the planner was asked for.
-    :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
-        in two groups, and those whose vCPUs have no names yet.
-    :ivar waiting: UUIDs of VMs for which something failed a short time ago, and other keys of failures. The planner was
-        asked for what these VMs have, and not for what their flavors say, even if their time has come since.
-    """
-
-    plan: Plan
-    requests: tuple[Request, ...]
-    parted: frozenset[str]
-    waiting: Set[Hashable]
-
-
-@dataclass(frozen=True, slots=True)
-class Acted:
-    """What became of a plan.
-
-    :ivar records: the VMs' records, with the places where their tasks are.
-    :ivar in_force: the part of its allocation that each VM really has now, by UUID.
-    :ivar is_complete: whether nothing failed.
-    :ivar is_rest_possible: whether the failure concerns some VMs only, so that a pass without them gets further.
-    """
-
-    records: Mapping[str, VmRecord]
-    in_force: Mapping[str, Allocation]
-    is_complete: bool
-    is_rest_possible: bool
 
 
 class GaveWay(Exception):
@@ -296,26 +211,26 @@ class Reconciler:
         is_known = self.snapshot.resctrl is not None and policy == self.snapshot.policy
         # No VM waits for such a pass: it looks whether all is as it was. But a new policy is for the next start.
         is_audit = is_known and (change.everything or not change.vms)
-        seen = self._observe(change, vms, topology, is_same=is_known, can_wait=is_audit)
-        if seen is None:
+        found = self._observe(change, vms, topology, is_same=is_known, can_wait=is_audit)
+        if found is None:
             return True
-        if seen.is_calm and (again := self._place_alone(seen, share)) is not None:
+        if found.is_calm and (again := self._place_alone(found, share)) is not None:
             return again
-        self._unseen = seen.unseen
+        self._unseen = found.unseen
         self.snapshot = replace(self.snapshot, policy=policy)
-        records, planned = self._plan_with_trial(seen)
+        records, planned = self._plan_with_trial(found)
         can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
         self._give_way(can_wait)
-        acted = self._act(seen, records, planned, replace(share, can_wait=can_wait))
+        acted = self._act(found, records, planned, replace(share, can_wait=can_wait))
         if can_wait:
             # The numbers of links may belong to other monitoring groups by now.
-            self.snapshot = replace(self.snapshot, resctrl=replace(seen.resctrl, links=()))
+            self.snapshot = replace(self.snapshot, resctrl=replace(found.resctrl, links=()))
             self._give_way(can_wait)
         return self._judge(planned, acted)
 
     def _observe(
         self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, *, is_same: bool, can_wait: bool
-    ) -> Seen | None:
+    ) -> Observed | None:
         """Look at resctrl, and at the VMs that only resctrl or libvirt's status files tell of.
 
         :param is_same: whether resctrl could be read before, and the policy is that of the last plan.
@@ -347,7 +262,7 @@ class Reconciler:
         is_calm = self._settled and is_same and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
         is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
         look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
-        return Seen(now, vms, starting, unseen, look_at, is_calm)
+        return Observed(now, vms, starting, unseen, look_at, is_calm)
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
@@ -362,7 +277,7 @@ class Reconciler:
             self._settled, self._unfinished = False, True
             raise GaveWay
 
-    def _place_alone(self, seen: Seen, share: LockShare) -> bool | None:
+    def _place_alone(self, found: Observed, share: LockShare) -> bool | None:
         """Look at tasks, and move those that are elsewhere, where nothing calls for a plan.
 
         A VM that waits for ways does not wait for a look at all tasks of the host.
@@ -370,16 +285,16 @@ class Reconciler:
         :returns: whether another pass right away gets further; ``None`` where a whole pass is called for. That one
             looks at the tasks that were found astray, too.
         """
-        changed = self._changed_in_tasks_alone(seen.vms, seen.look_at)
+        changed = self._changed_in_tasks_alone(found.vms, found.look_at)
         if changed is None:
             return None
-        strays = self._placer.strays(seen.vms, share)
+        strays = self._placer.strays(found.vms, share)
         if not (changed or strays or self._placer.is_owing):
             return False
-        astray = self._changed_in_tasks_alone(seen.vms, strays - changed.keys())
+        astray = self._changed_in_tasks_alone(found.vms, strays - changed.keys())
         if astray is not None and not self._placer.is_owing:
-            return self._place_again(seen, {**changed, **astray}, share)
-        seen.look_at.update(strays)
+            return self._place_again(found, {**changed, **astray}, share)
+        found.look_at.update(strays)
         return None
 
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
@@ -402,14 +317,14 @@ class Reconciler:
                 return None
         return records
 
-    def _place_again(self, seen: Seen, changed: Mapping[str, VmRecord], share: LockShare) -> bool:
+    def _place_again(self, found: Observed, changed: Mapping[str, VmRecord], share: LockShare) -> bool:
         """Look at the tasks of some VMs, move those that are elsewhere, and judge these VMs: nothing else has changed.
 
         :param changed: the records of these VMs.
         :returns: whether another pass right away gets further.
         """
-        now, aims, allocations, known = seen.resctrl, self._aims, self._in_force, self.snapshot.vms
-        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), seen.vms, frozenset(), share)
+        now, aims, allocations, known = found.resctrl, self._aims, self._in_force, self.snapshot.vms
+        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), found.vms, frozenset(), share)
         after = resctrl_state.read(self._filesystem, replace(now, links=()))
         self._unfinished = self._placer.is_owing
         self._settled = after == now and not self._unfinished
@@ -522,19 +437,19 @@ class Reconciler:
         self._granted = self._remembered(plan, before.vms, waiting)
         return controls, requests, now.after(predict(now.layout, plan.prepare))
 
-    def _plan_with_trial(self, seen: Seen) -> tuple[dict[str, VmRecord], Planned]:
+    def _plan_with_trial(self, found: Observed) -> tuple[dict[str, VmRecord], Planned]:
         """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
         tried = self._requested.trial
-        records = self._records(seen.vms, tried)
-        planned = self._plan(seen, records)
+        records = self._records(found.vms, tried)
+        planned = self._plan(found, records)
         is_mounted_anew, self._is_mounted_anew, self.given_up = self._is_mounted_anew, False, None
         if tried is None:
             return records, planned
         # All VMs have filled all of the caches meanwhile: what the client has measured is of another time.
-        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, seen.resctrl, records, planned):
+        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, found.resctrl, records, planned):
             self.given_up = tried, why
-            records = self._records(seen.vms, None)
-            planned = self._plan(seen, records)
+            records = self._records(found.vms, None)
+            planned = self._plan(found, records)
         return records, planned
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
@@ -574,9 +489,9 @@ class Reconciler:
             tasks=self._placer.placed.get(uuid),
         )
 
-    def _plan(self, seen: Seen, records: Mapping[str, VmRecord]) -> Planned:
+    def _plan(self, found: Observed, records: Mapping[str, VmRecord]) -> Planned:
         """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
-        now, starting, waiting = seen.resctrl, seen.starting, self._backoff.waiting()
+        now, starting, waiting = found.resctrl, found.starting, self._backoff.waiting()
         requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
@@ -587,7 +502,7 @@ class Reconciler:
         if unknown or unseen or classes:
             # Of lost VMs all is known: groups are named after them.
             nameless = unseen - self._lost.found.vms.keys()
-            members = keep_current.find_members(self._filesystem, now, nameless, unknown, seen.vms)
+            members = keep_current.find_members(self._filesystem, now, nameless, unknown, found.vms)
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
@@ -600,13 +515,13 @@ class Reconciler:
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
 
-    def _act(self, seen: Seen, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
+    def _act(self, found: Observed, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
         """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.
 
         :param share: the time that this pass has.
         """
         plan = planned.plan
-        now, failure = self._prepare(seen.resctrl, records, planned)
+        now, failure = self._prepare(found.resctrl, records, planned)
         # A failure of what is not done for a VM any more would be due for ever.
         self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
@@ -620,7 +535,7 @@ class Reconciler:
         is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
         if is_complete and plan.retire:
             now = replace(now, layout=predict(now.layout, plan.retire))
-        records = self._move_tasks(now, records, planned, in_force, seen.look_at, share)
+        records = self._move_tasks(now, records, planned, in_force, found.look_at, share)
         if failure is None and not have_ended:
             is_complete = self._groups.retire(plan, in_force)
         if not (is_complete or _has_tried_ways(records)):

@@ -16,7 +16,7 @@ from tests.unit.agent.starting import MakeStart, Start
 from vmqos import allocation
 from vmqos.agent.courtesy import LockShare
 from vmqos.agent.early_start import FORK, EarlyStart
-from vmqos.agent.reconcile import Change
+from vmqos.agent.steps import Change
 from vmqos.allocation import PromiseState
 from vmqos.host import resctrl_state
 from vmqos.resctrl import tasks
