@@ -21,7 +21,8 @@ from tests.benchmarks.figures import Comparison, Effort, Figure, spread, timed
 from tests.benchmarks.programs import sleeping
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.reconcile import Reconciler
+from vmqos.agent.steps import Change
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Policy
 from vmqos.daemon.backoff import Backoff

@@ -43,8 +43,8 @@ class Courtesy:
         self.is_given = True
         return True
 
-    def begin_pass(self) -> None:
-        """Note that a pass begins: the one before it gave way, or it did not and ends the row."""
+    def end_pass(self) -> None:
+        """Note that a pass has ended: it gave way, and the next one may, or it did not and ends the row."""
         if not self.is_given:
             self._since = None
         elif self._since is None:

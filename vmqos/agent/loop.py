@@ -21,13 +21,14 @@ from vmqos.agent.observe.process_ends import ProcessEnds
 from vmqos.agent.observe.running_vms import WAITING, RunningVms, VmList
 from vmqos.agent.observe.starting_vms import StartWatch
 from vmqos.agent.observe.told_flavors import ToldFlavors
-from vmqos.agent.reconcile import Change, GaveWay, Reconciler
+from vmqos.agent.reconcile import GaveWay, Reconciler
 from vmqos.agent.remember import changes
 from vmqos.agent.remember.announce import LIBVIRT, RESCTRL, announce, announce_other_reason
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.revision import Revision
 from vmqos.agent.snapshot import Health, Snapshot
+from vmqos.agent.steps import Change
 from vmqos.agent.trial import Trials
 from vmqos.conf import keystone, loader
 from vmqos.conf.exceptions import ConfigurationError
@@ -291,7 +292,6 @@ class Agent:
 
     def _run_pass(self) -> bool:
         began = time.monotonic()
-        self._courtesy.begin_pass()
         self._note_changes_of_the_host(began)
         claim, again, error = self._owed.claim(), False, ""
         if claim.is_news:
@@ -303,15 +303,7 @@ class Agent:
         except GaveWay:
             again = True
         except exceptions.ResctrlError as found:
-            cause = self._better(found)
-            error = str(cause)
-            if self.health.resctrl_error not in ("", error):
-                announce_other_reason(RESCTRL, error, self._once)
-            self.health = replace(self.health, resctrl_error=error, last_error=error)
-            if isinstance(cause, exceptions.MountError):
-                self.reconciler.lose(of_error(cause), self._vm_list.vms)
-            elif not isinstance(cause, exceptions.LockTimeout):
-                self.reconciler.forget()
+            error = self._failed_on_resctrl(self._better(found))
         except Exception as found:
             # Whatever went wrong, the agent must go on watching the promises.
             error = f"{type(found).__name__}: {found}"
@@ -322,6 +314,7 @@ class Agent:
             self._ended_well(taken_over)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
+        self._courtesy.end_pass()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
         self.health = replace(
@@ -333,6 +326,18 @@ class Agent:
         )
         self._tell_changes(error)
         return again
+
+    def _failed_on_resctrl(self, cause: exceptions.ResctrlError) -> str:
+        """Note that resctrl could not be read or written; return why."""
+        error = str(cause)
+        if self.health.resctrl_error not in ("", error):
+            announce_other_reason(RESCTRL, error, self._once)
+        self.health = replace(self.health, resctrl_error=error, last_error=error)
+        if isinstance(cause, exceptions.MountError):
+            self.reconciler.lose(of_error(cause), self._vm_list.vms)
+        elif not isinstance(cause, exceptions.LockTimeout):
+            self.reconciler.forget()
+        return error
 
     def _tell_changes(self, error: str) -> None:
         """Remember as events, and log, what this pass changed, or found changed.

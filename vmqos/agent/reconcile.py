@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass: observe, request, plan, act, judge. The loop has observed already; the four other steps are here."""
+"""One pass: observe, request, plan, act, judge. The loop has looked at the VMs already; all else is here."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from vmqos import allocation
 from vmqos.agent import judge, keep_current, planner_requests, trial
 from vmqos.agent.act import monitoring_plan
-from vmqos.agent.act.control_groups import ControlGroups, created, predict
+from vmqos.agent.act.control_groups import ControlGroups, StepFailed, created, predict
 from vmqos.agent.act.monitoring_groups import MonitoringGroups
 from vmqos.agent.act.move_tasks import TaskGroup, TaskGroups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED, Placer
@@ -21,9 +21,10 @@ from vmqos.agent.observe.cache_vcpus import Vcpus, VcpuWatch
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.lost_vms import LostVms
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.observe.starting_vms import Starts
+from vmqos.agent.observe.starts import Starts
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.steps import Acted, Change, Observed, Planned, Requested
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Plan, PromiseState, Request
@@ -42,72 +43,6 @@ LOG = logging.getLogger(__name__)
 
 MOUNTED_ANEW = "resctrl was mounted anew, and no VM had a group meanwhile"
 """Why a trial is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What may have changed since the last pass.
-
-    :ivar vms: UUIDs of VMs that were looked at anew or are gone.
-    :ivar unseen: UUIDs of VMs that run and could not be looked at: they keep what they have.
-    :ivar everything: whether the pass must trust nothing that was found before.
-    """
-
-    vms: frozenset[str] = frozenset()
-    unseen: frozenset[str] = frozenset()
-    everything: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Requested:
-    """What was found before the lock was taken.
-
-    :ivar requests: what each VM's flavor asks for, by UUID.
-    :ivar vcpus: the vCPUs of the VMs where they matter for the ways.
-    :ivar born: UUIDs of the VMs whose threads were born, or may have got their names, since the last look at them.
-    :ivar trial: what is tried on one of the VMs.
-    :ivar is_cut_short: whether time ran out before the vCPUs of all VMs were looked at that may have changed.
-    """
-
-    requests: Mapping[str, FlavorRequest] = field(default_factory=dict)
-    vcpus: Vcpus = field(default_factory=Vcpus)
-    born: frozenset[str] = frozenset()
-    trial: Trial | None = None
-    is_cut_short: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What the planner was asked for, and what it answered.
-
-    :ivar plan: what each VM gets, and the steps that give it.
-    :ivar requests: what the planner was asked for.
-    :ivar parted: UUIDs of VMs whose tasks stay where they are: those whose flavor is not known now and whose tasks are
-        in two groups, and those whose vCPUs have no names yet.
-    :ivar waiting: UUIDs of VMs for which something failed a short time ago, and other keys of failures. The planner was
-        asked for what these VMs have, and not for what their flavors say, even if their time has come since.
-    """
-
-    plan: Plan
-    requests: tuple[Request, ...]
-    parted: frozenset[str]
-    waiting: Set[Hashable]
-
-
-@dataclass(frozen=True, slots=True)
-class Acted:
-    """What became of a plan.
-
-    :ivar records: the VMs' records, with the places where their tasks are.
-    :ivar in_force: the part of its allocation that each VM really has now, by UUID.
-    :ivar is_complete: whether nothing failed.
-    :ivar is_rest_possible: whether the failure concerns some VMs only, so that a pass without them gets further.
-    """
-
-    records: Mapping[str, VmRecord]
-    in_force: Mapping[str, Allocation]
-    is_complete: bool
-    is_rest_possible: bool
 
 
 class GaveWay(Exception):
@@ -273,12 +208,39 @@ class Reconciler:
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
         share = LockShare(is_wanted=lambda: self.is_wanted() or self._gives_way(), gives_way=self._gives_way)
-        before = self.snapshot.resctrl
+        is_known = self.snapshot.resctrl is not None and policy == self.snapshot.policy
         # No VM waits for such a pass: it looks whether all is as it was. But a new policy is for the next start.
-        is_audit = before is not None and policy == self.snapshot.policy and (change.everything or not change.vms)
-        self._give_way(is_audit)
+        is_audit = is_known and (change.everything or not change.vms)
+        found = self._observe(change, vms, topology, is_same=is_known, can_wait=is_audit)
+        if found is None:
+            return True
+        if found.is_calm and (again := self._place_alone(found, share)) is not None:
+            return again
+        self._unseen = found.unseen
+        self.snapshot = replace(self.snapshot, policy=policy)
+        records, planned = self._plan_with_trial(found)
+        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
+        self._give_way(can_wait)
+        acted = self._act(found, records, planned, replace(share, can_wait=can_wait))
+        if can_wait:
+            # The numbers of links may belong to other monitoring groups by now.
+            self.snapshot = replace(self.snapshot, resctrl=replace(found.resctrl, links=()))
+            self._give_way(can_wait)
+        return self._judge(planned, acted)
+
+    def _observe(
+        self, change: Change, vms: Mapping[str, ObservedVm], topology: CacheTopology, *, is_same: bool, can_wait: bool
+    ) -> Observed | None:
+        """Look at resctrl, and at the VMs that only resctrl or libvirt's status files tell of.
+
+        :param is_same: whether resctrl could be read before, and the policy is that of the last plan.
+        :param can_wait: whether no VM waits for this pass.
+        :returns: ``None`` where caches came or went: the next pass finds out first on which caches each VM can run.
+        """
+        before = self.snapshot.resctrl
+        self._give_way(can_wait)
         now = resctrl_state.read(self._filesystem, None if change.everything else before)
-        self._give_way(is_audit)
+        self._give_way(can_wait)
         self._unfinished = False
         if before is None or now.mounted_as != self._mounted_as:
             # It may be mounted anew since a read that an earlier pass made at its end, too.
@@ -286,41 +248,21 @@ class Reconciler:
         elif change.everything:
             self._groups.forget()
         elif before.capabilities.l3_caches != now.capabilities.l3_caches:
-            # Caches came or went. The next pass finds out first on which caches each VM can run, and plans then.
             self._settled = False
             self.snapshot = replace(self.snapshot, resctrl=now)
-            return True
-        is_same_host = now == before and topology == self.snapshot.topology and policy == self.snapshot.policy
+            return None
+        is_same = is_same and now == before and topology == self.snapshot.topology
         self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
-        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
         starting, outside = self.starts.under_way(vms, self._requested.vcpus.limits)
         self._placer.outside |= outside
         unseen = change.unseen | starting.keys()
         lost = self._lost.look(now, vms, unseen, everything=change.everything or before is None)
         unseen |= lost.vms.keys() | lost.classes.keys()
-        self._give_way(is_audit)
-        is_calm = self._settled and is_same_host and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
-        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
-        # A VM that waits for ways does not wait for a look at all tasks of the host.
-        if is_calm and (changed := self._changed_in_tasks_alone(vms, look_at)) is not None:
-            strays = self._placer.strays(vms, share)
-            if not (changed or strays or self._placer.is_owing):
-                return False
-            astray = self._changed_in_tasks_alone(vms, strays - changed.keys())
-            if astray is not None and not self._placer.is_owing:
-                return self._place_again(now, vms, {**changed, **astray}, share)
-            look_at |= strays
-        self._unseen = unseen
-        self.snapshot = replace(self.snapshot, policy=policy)
-        records, planned = self._plan_with_trial(now, vms, starting)
-        can_wait = is_audit and not (planned.plan.prepare or planned.plan.retire)
         self._give_way(can_wait)
-        acted = self._act(now, records, planned, look_at, replace(share, can_wait=can_wait))
-        if can_wait:
-            # The numbers of links may belong to other monitoring groups by now.
-            self.snapshot = replace(self.snapshot, resctrl=replace(now, links=()))
-            self._give_way(can_wait)
-        return self._judge(planned, acted)
+        is_calm = self._settled and is_same and unseen == self._unseen and vms.keys() == self.snapshot.vms.keys()
+        is_calm = is_calm and not (change.everything or self._backoff.due() or self._placer.is_owing)
+        look_at = set(vms) if change.everything else {*change.vms, *self._requested.born}
+        return Observed(now, vms, starting, unseen, look_at, is_calm)
 
     def _gives_way(self) -> bool:
         """Whether to leave to the next pass what it can do as well."""
@@ -334,6 +276,26 @@ class Reconciler:
         if can_wait and self._gives_way():
             self._settled, self._unfinished = False, True
             raise GaveWay
+
+    def _place_alone(self, found: Observed, share: LockShare) -> bool | None:
+        """Look at tasks, and move those that are elsewhere, where nothing calls for a plan.
+
+        A VM that waits for ways does not wait for a look at all tasks of the host.
+
+        :returns: whether another pass right away gets further; ``None`` where a whole pass is called for. That one
+            looks at the tasks that were found astray, too.
+        """
+        changed = self._changed_in_tasks_alone(found.vms, found.look_at)
+        if changed is None:
+            return None
+        strays = self._placer.strays(found.vms, share)
+        if not (changed or strays or self._placer.is_owing):
+            return False
+        astray = self._changed_in_tasks_alone(found.vms, strays - changed.keys())
+        if astray is not None and not self._placer.is_owing:
+            return self._place_again(found, {**changed, **astray}, share)
+        found.look_at.update(strays)
+        return None
 
     def _changed_in_tasks_alone(self, vms: Mapping[str, ObservedVm], look_at: Set[str]) -> dict[str, VmRecord] | None:
         """The records of the VMs whose tasks may have changed, if all the planner knows of them is as it was.
@@ -355,16 +317,14 @@ class Reconciler:
                 return None
         return records
 
-    def _place_again(
-        self, now: ResctrlState, vms: Mapping[str, ObservedVm], changed: Mapping[str, VmRecord], share: LockShare
-    ) -> bool:
+    def _place_again(self, found: Observed, changed: Mapping[str, VmRecord], share: LockShare) -> bool:
         """Look at the tasks of some VMs, move those that are elsewhere, and judge these VMs: nothing else has changed.
 
         :param changed: the records of these VMs.
         :returns: whether another pass right away gets further.
         """
-        aims, allocations, known = self._aims, self._in_force, self.snapshot.vms
-        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), vms, frozenset(), share)
+        now, aims, allocations, known = found.resctrl, self._aims, self._in_force, self.snapshot.vms
+        self._placer.place(now, {uuid: aims[uuid] for uuid in changed}, changed.keys(), found.vms, frozenset(), share)
         after = resctrl_state.read(self._filesystem, replace(now, links=()))
         self._unfinished = self._placer.is_owing
         self._settled = after == now and not self._unfinished
@@ -381,7 +341,7 @@ class Reconciler:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
 
         The next passes keep these groups until they see the VMs, or the starts have ended
-        (:class:`vmqos.agent.observe.starting_vms.Starts`).
+        (:class:`vmqos.agent.observe.starts.Starts`).
 
         :param records: the VMs by UUID, as far as their status files tell.
         :returns: where the tasks of each VM belong. A VM is left out if the planner has nothing for it, and all are if
@@ -477,21 +437,19 @@ class Reconciler:
         self._granted = self._remembered(plan, before.vms, waiting)
         return controls, requests, now.after(predict(now.layout, plan.prepare))
 
-    def _plan_with_trial(
-        self, now: ResctrlState, vms: Mapping[str, ObservedVm], starting: Mapping[str, Request]
-    ) -> tuple[dict[str, VmRecord], Planned]:
+    def _plan_with_trial(self, found: Observed) -> tuple[dict[str, VmRecord], Planned]:
         """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
         tried = self._requested.trial
-        records = self._records(vms, tried)
-        planned = self._plan(now, records, starting)
+        records = self._records(found.vms, tried)
+        planned = self._plan(found, records)
         is_mounted_anew, self._is_mounted_anew, self.given_up = self._is_mounted_anew, False, None
         if tried is None:
             return records, planned
         # All VMs have filled all of the caches meanwhile: what the client has measured is of another time.
-        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, now, records, planned):
+        if why := MOUNTED_ANEW if is_mounted_anew else self._why_given_up(tried, found.resctrl, records, planned):
             self.given_up = tried, why
-            records = self._records(vms, None)
-            planned = self._plan(now, records, starting)
+            records = self._records(found.vms, None)
+            planned = self._plan(found, records)
         return records, planned
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
@@ -510,7 +468,6 @@ class Reconciler:
 
         :param tried: what is tried on one of them.
         """
-        self._backoff.keep_only({key for uuid in vms for key in _may_fail(uuid, self._requested.requests[uuid])})
         records = (self._record(uuid, observed, tried) for uuid, observed in vms.items())
         return {record.uuid: record for record in sorted(records, key=lambda record: record.arrival)}
 
@@ -532,12 +489,9 @@ class Reconciler:
             tasks=self._placer.placed.get(uuid),
         )
 
-    def _plan(self, now: ResctrlState, records: Mapping[str, VmRecord], starting: Mapping[str, Request]) -> Planned:
-        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways.
-
-        :param starting: what was asked for the VMs that libvirt is starting, by UUID.
-        """
-        waiting = self._backoff.waiting()
+    def _plan(self, found: Observed, records: Mapping[str, VmRecord]) -> Planned:
+        """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
+        now, starting, waiting = found.resctrl, found.starting, self._backoff.waiting()
         requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
@@ -546,10 +500,9 @@ class Reconciler:
         classes = self._lost.found.classes.keys()
         unseen = self._unseen - starting.keys() - classes
         if unknown or unseen or classes:
-            vms = {uuid: record.observed for uuid, record in records.items()}
             # Of lost VMs all is known: groups are named after them.
             nameless = unseen - self._lost.found.vms.keys()
-            members = keep_current.find_members(self._filesystem, now, nameless, unknown, vms)
+            members = keep_current.find_members(self._filesystem, now, nameless, unknown, found.vms)
             members = replace(members, claimed=members.claimed | classes)
             requests += keep_current.requests(now, unseen | unknown, members, self._granted)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
@@ -562,31 +515,15 @@ class Reconciler:
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
 
-    def _act(
-        self,
-        now: ResctrlState,
-        records: Mapping[str, VmRecord],
-        planned: Planned,
-        look_at: set[str],
-        share: LockShare,
-    ) -> Acted:
+    def _act(self, found: Observed, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
         """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.
 
-        :param look_at: UUIDs of VMs whose tasks may have changed.
         :param share: the time that this pass has.
         """
-        plan, fresh = planned.plan, created(planned.plan)
-        if now.lacks_rmids(len(fresh)):
-            self._monitoring.make_room(
-                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
-            )
-            now = resctrl_state.read(self._filesystem, now)
-        failure = self._groups.execute(plan.prepare)
-        if failure is None:
-            self._granted = self._remembered(plan, records, planned.waiting)
-            now = replace(now, layout=predict(now.layout, plan.prepare))
-        else:
-            now = resctrl_state.read(self._filesystem, now)
+        plan = planned.plan
+        now, failure = self._prepare(found.resctrl, records, planned)
+        # A failure of what is not done for a VM any more would be due for ever.
+        self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
         if failure is not None:
@@ -598,13 +535,32 @@ class Reconciler:
         is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
         if is_complete and plan.retire:
             now = replace(now, layout=predict(now.layout, plan.retire))
-        records = self._move_tasks(now, records, planned, in_force, look_at, share)
+        records = self._move_tasks(now, records, planned, in_force, found.look_at, share)
         if failure is None and not have_ended:
             is_complete = self._groups.retire(plan, in_force)
         if not (is_complete or _has_tried_ways(records)):
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
+
+    def _prepare(
+        self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned
+    ) -> tuple[ResctrlState, StepFailed | None]:
+        """Make the control groups what the plan says, as far as VMs need them.
+
+        :returns: resctrl as it is then, and the step that failed, if one did.
+        """
+        plan, fresh = planned.plan, created(planned.plan)
+        if now.lacks_rmids(len(fresh)):
+            self._monitoring.make_room(
+                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
+            )
+            now = resctrl_state.read(self._filesystem, now)
+        failure = self._groups.execute(plan.prepare)
+        if failure is not None:
+            return resctrl_state.read(self._filesystem, now), failure
+        self._granted = self._remembered(plan, records, planned.waiting)
+        return replace(now, layout=predict(now.layout, plan.prepare)), None
 
     def _move_tasks(
         self,
@@ -711,7 +667,7 @@ class Reconciler:
 
 
 def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:
-    """The keys of what can fail for a VM: a failure of what is not done for it any more would be due for ever."""
+    """The keys of what can fail for a VM."""
     yield uuid
     if not request.hands_off:
         yield "monitoring", uuid

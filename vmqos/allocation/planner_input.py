@@ -102,7 +102,7 @@ def _cache_ways(resource: CacheResource, cache: int, policy: Policy, foreign: in
     :param default: the ways that the default group has.
     """
     every, reserved = resource.cbm_mask.bits, policy.reserved_ways.bits if caches.level(cache) == 3 else 0
-    shareable = resource.filled_by_devices(caches.id_of(cache)).bits & every
+    shareable = resource.filled_by_devices[caches.id_of(cache)].bits & every
     clean = every & ~foreign & ~reserved
     company = default & foreign & ~reserved
     fewest = max(1, resource.min_cbm_bits)

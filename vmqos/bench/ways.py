@@ -141,7 +141,7 @@ def _can_lend(
 ) -> bool:
     taboo = policy.reserved | locked.get(cache, NO_WAYS)
     if not policy.use_shareable:
-        taboo |= resource.filled_by_devices(cache)
+        taboo |= resource.filled_by_devices.get(cache, NO_WAYS)
     default = NO_WAYS
     for group in found:
         ways = group.masks(resource.name).get(cache, NO_WAYS)

@@ -79,7 +79,7 @@ def resctrl(conf: cfg.ConfigOpts, found: mount.Mount, flags: Collection[str]) ->
     yield l3_allocation(view)
     yield from mount_options(view, found, flags)
     if view.capabilities.l2 is not None:
-        yield l2_allocation(view.capabilities.l2, view.capabilities.is_split(2))
+        yield l2_allocation(view.capabilities.l2, 2 in view.capabilities.split_levels)
     yield cache_ids(view, conf.resctrl.sysfs_cpu_path, simulated)
     yield default_group(view, control, conf)
     yield closids(view, conf.resctrl.path)
@@ -129,7 +129,7 @@ def mount_options(view: ResctrlState, found: mount.Mount, flags: Collection[str]
     :param flags: those of ``/proc/cpuinfo``: of code and data apart, the kernel tells nothing until it is on.
     """
     options, capabilities = set(found.options), view.capabilities
-    split = {option for option, level in (("cdp", 3), ("cdpl2", 2)) if capabilities.is_split(level)}
+    split = {option for option, level in (("cdp", 3), ("cdpl2", 2)) if level in capabilities.split_levels}
     options |= split
     events = capabilities.monitoring.events if capabilities.monitoring else ()
     bandwidth = capabilities.memory_bandwidth
@@ -163,7 +163,8 @@ def l3_allocation(view: ResctrlState) -> Finding:
     """Whether L3 ways can be given out with this mount."""
     l3 = view.capabilities.l3
     if l3 is not None:
-        apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if view.capabilities.is_split(3) else ""
+        is_split = 3 in view.capabilities.split_levels
+        apart = ", for code and for data apart (cdp), which halves the CLOSIDs" if is_split else ""
         return Finding(
             "L3 allocation", Status.OK, f"{l3.way_count} ways on {count_of(len(l3.cache_ids), 'cache')}{apart}"
         )

@@ -24,6 +24,7 @@ class CacheResource:
     :ivar cache_ids: the caches that are online, in ascending order.
     :ivar io_alloc: the ways that devices are confined to, by cache id (AMD's SDCIAE); empty where they are not,
         ``None`` where that can't be.
+    :ivar filled_by_devices: the ways that devices fill too, and no mask of a group keeps them out of, by cache id.
     """
 
     name: str
@@ -34,12 +35,12 @@ class CacheResource:
     sparse_masks: bool
     cache_ids: tuple[int, ...]
     io_alloc: Mapping[int, CapacityBitmask] | None = None
+    filled_by_devices: Mapping[int, CapacityBitmask] = field(init=False, repr=False, compare=False)
 
-    def filled_by_devices(self, cache: int) -> CapacityBitmask:
-        """The ways of one cache that devices fill too, and no mask of a group keeps them out of."""
-        if not self.io_alloc:
-            return self.shareable_bits
-        return self.shareable_bits | self.io_alloc.get(cache, CapacityBitmask())
+    def __post_init__(self) -> None:
+        confined = self.io_alloc or {}
+        filled = {cache: self.shareable_bits | confined.get(cache, CapacityBitmask()) for cache in self.cache_ids}
+        object.__setattr__(self, "filled_by_devices", filled)
 
     @property
     def level(self) -> int:
@@ -74,20 +75,22 @@ EIGHTH_GBPS_IN_MBPS = 125
 class BandwidthUnit(enum.Enum):
     """What a number in a line of schemata means for a throttle."""
 
-    PERCENT = "percent"
+    unlimited: int
+    """The value of a group that is not throttled, and greater ones: ``MAX_MBA_BW``, ``MBA_MAX_MBPS`` and
+    ``MAX_MBA_BW_AMD`` in the kernel's resctrl."""
+
+    PERCENT = "percent", 100
     """Of the memory bandwidth; Intel's MBA and Arm's MPAM."""
-    MBPS = "MBps"
+    MBPS = "MBps", (1 << 32) - 1
     """MB/s, which the kernel sees to by itself, where resctrl is mounted with ``mba_MBps``."""
-    EIGHTH_GBPS = "1/8 GB/s"
+    EIGHTH_GBPS = "1/8 GB/s", 2048
     """Steps of 1/8 GB/s: AMD's MBA and SMBA (APM volume 2, "L3 Memory Bandwidth Enforcement")."""
 
-    @property
-    def unlimited(self) -> int:
-        """The value of a group that is not throttled, and greater ones.
-
-        ``MAX_MBA_BW``, ``MBA_MAX_MBPS`` and ``MAX_MBA_BW_AMD`` in the kernel's resctrl.
-        """
-        return {"percent": 100, "MBps": (1 << 32) - 1, "1/8 GB/s": 2048}[self.value]
+    def __new__(cls, name: str, unlimited: int) -> BandwidthUnit:
+        """A unit whose value is its name alone."""
+        unit = object.__new__(cls)
+        unit._value_, unit.unlimited = name, unlimited
+        return unit
 
     @property
     def told_in(self) -> str:
@@ -150,50 +153,50 @@ class Monitoring:
 class Capabilities:
     """Everything resctrl offers on this machine with this mount.
 
+    The first three are what is read. The others follow from them, and are worked out once.
+
     :ivar caches: the partitionable caches by resource name (``L3``; with CDP ``L3CODE`` and ``L3DATA``).
     :ivar bandwidths: the throttles by resource name.
     :ivar monitoring: ``None`` where nothing can be monitored.
+    :ivar l3: the L3 as one resource, also where CDP splits it; ``None`` where it can't be partitioned.
+    :ivar l2: the L2 as one resource, also where CDP splits it; ``None`` where it can't be partitioned.
+    :ivar split_levels: the levels in whose caches code and data have masks of their own (CDP).
+    :ivar memory_bandwidth: the throttle of memory bandwidth; ``None`` where there is none. Its caches are the L3s.
+    :ivar l3_caches: ids of the L3s that are online and have ways or bandwidth to give, in ascending order.
+    :ivar num_closids: how many control groups can exist, the default group included: the smallest of all resources,
+        which is the kernel's rule (``closid_init``); 1 where nothing can be allocated. Where devices are confined to
+        some ways, these are the mask of the highest CLOSID, which no group can have then (``resctrl_io_alloc_closid``).
     """
 
     caches: Mapping[str, CacheResource] = field(default_factory=dict)
     bandwidths: Mapping[str, BandwidthResource] = field(default_factory=dict)
     monitoring: Monitoring | None = None
+    l3: CacheResource | None = field(init=False, repr=False, compare=False)
+    l2: CacheResource | None = field(init=False, repr=False, compare=False)
+    split_levels: frozenset[int] = field(init=False, repr=False, compare=False)
+    memory_bandwidth: BandwidthResource | None = field(init=False, repr=False, compare=False)
+    l3_caches: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    num_closids: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def num_closids(self) -> int:
-        """How many control groups can exist, the default group included: the smallest of all resources.
+    def __post_init__(self) -> None:
+        l3, l2 = (self._whole(level) for level in (3, 2))
+        throttle = self.bandwidths.get("MB")
+        closids = [resource.num_closids for resource in self.caches.values()]
+        closids += [resource.num_closids for resource in self.bandwidths.values()]
+        takes_closid = any(resource.io_alloc for resource in self.caches.values())
+        found = l3 or throttle
+        derived = {
+            "l3": l3,
+            "l2": l2,
+            "split_levels": frozenset(level for level in (3, 2) if f"L{level}CODE" in self.caches),
+            "memory_bandwidth": throttle,
+            "l3_caches": found.cache_ids if found is not None else (),
+            "num_closids": min(closids, default=1) - takes_closid,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
-        The kernel's rule (``closid_init``); 1 where nothing can be allocated. Where devices are confined to some ways,
-        these are the mask of the highest CLOSID, which no group can have then (``resctrl_io_alloc_closid``).
-        """
-        devices = any(resource.io_alloc for resource in self.caches.values())
-        of_caches = (resource.num_closids for resource in self.caches.values())
-        of_bandwidths = (resource.num_closids for resource in self.bandwidths.values())
-        return min((*of_caches, *of_bandwidths), default=1) - devices
-
-    @property
-    def l3(self) -> CacheResource | None:
-        """The L3 as one resource, also where CDP splits it; ``None`` where it can't be partitioned."""
-        code = self.caches.get("L3CODE")
-        return replace(code, name="L3") if code is not None else self.caches.get("L3")
-
-    @property
-    def l2(self) -> CacheResource | None:
-        """The L2 as one resource, also where CDP splits it; ``None`` where it can't be partitioned."""
-        code = self.caches.get("L2CODE")
-        return replace(code, name="L2") if code is not None else self.caches.get("L2")
-
-    def is_split(self, level: int) -> bool:
-        """Whether code and data have masks of their own (CDP) in the caches of a level."""
-        return f"L{level}CODE" in self.caches
-
-    @property
-    def memory_bandwidth(self) -> BandwidthResource | None:
-        """The throttle of memory bandwidth; ``None`` where there is none. Its caches are the L3s."""
-        return self.bandwidths.get("MB")
-
-    @property
-    def l3_caches(self) -> tuple[int, ...]:
-        """Ids of the L3s that are online and have ways or bandwidth to give, in ascending order."""
-        found = self.l3 or self.memory_bandwidth
-        return found.cache_ids if found is not None else ()
+    def _whole(self, level: int) -> CacheResource | None:
+        """The caches of a level as one resource, also where CDP splits them."""
+        code = self.caches.get(f"L{level}CODE")
+        return replace(code, name=f"L{level}") if code is not None else self.caches.get(f"L{level}")

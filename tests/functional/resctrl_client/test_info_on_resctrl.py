@@ -29,7 +29,7 @@ def test_code_and_data_are_apart_where_it_is_mounted_so(mounted):
         assert set(found.caches) == {"L3CODE", "L3DATA"}
         assert {resource.num_closids for resource in found.caches.values()} == {8}
         assert found.l3 is not None
-        assert found.is_split(3) and found.l3.num_closids == 8
+        assert found.split_levels == {3} and found.l3.num_closids == 8
 
 
 @pytest.mark.parametrize(("options", "unit"), [((), BandwidthUnit.PERCENT), (("mba_MBps",), BandwidthUnit.MBPS)])

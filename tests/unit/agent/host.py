@@ -15,7 +15,8 @@ import pytest
 from tests.unit.agent.machine import PlayedLibvirt, SimulatedResctrl
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.told_flavors import Found, ToldFlavors
-from vmqos.agent.reconcile import Change, Reconciler
+from vmqos.agent.reconcile import Reconciler
+from vmqos.agent.steps import Change
 from vmqos.allocation import Allocation, Policy
 from vmqos.daemon.backoff import Backoff
 from vmqos.hypervisor import processes, vm_tasks

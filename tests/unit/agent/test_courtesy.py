@@ -207,7 +207,7 @@ def test_passes_give_way_in_a_row_for_so_long_and_then_one_does_not() -> None:
     clock, given = Clock(), list[bool]()
     ours = Courtesy(longest=1.0, clock=clock)
     for _ in range(10):
-        ours.begin_pass()
+        ours.end_pass()
         assert not ours.is_given
         given.append(ours.gives_way())
         assert ours.is_given is given[-1]

@@ -16,7 +16,7 @@ from tests.unit.agent.starting import MakeStart, Start
 from vmqos import allocation
 from vmqos.agent.courtesy import LockShare
 from vmqos.agent.early_start import FORK, EarlyStart
-from vmqos.agent.reconcile import Change
+from vmqos.agent.steps import Change
 from vmqos.allocation import PromiseState
 from vmqos.host import resctrl_state
 from vmqos.resctrl import tasks
@@ -129,7 +129,7 @@ def test_a_vm_that_is_never_forked_is_given_up(
     start = make_start(OWN)
     before = host.groups()
     start.announce()
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.FORK_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.FORK_PATIENCE", 0.0)
     host.settle()
     assert host.groups() == before
 
@@ -144,7 +144,7 @@ def test_a_process_that_does_not_become_the_vms_qemu_is_given_back(
     start.fork()
     host.settle()
     assert start.process.pid not in tasks.read_tasks(host.resctrl, "")
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     host.settle()
     assert start.process.pid in tasks.read_tasks(host.resctrl, "")
     assert host.groups() == before
@@ -157,7 +157,7 @@ def test_a_process_that_is_the_vms_qemu_keeps_its_group_before_a_pass_sees_it(
     start.arguments = ("-uuid", start.uuid)
     start.announce()
     start.fork()
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     host.settle()
     assert tasks.read_tasks(host.resctrl, start.group) == {start.process.pid}
 

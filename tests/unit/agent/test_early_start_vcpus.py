@@ -62,14 +62,14 @@ def test_a_vm_whose_vcpus_have_no_names_yet_is_told_why_it_is_not_counted(
 def test_a_vm_whose_vcpus_never_get_names_gives_its_ways_back(
     make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 3600.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 3600.0)
     start = make_start({**OWN, "hw:cache_vcpus": "0"})
     start.announce()
     start.fork()
     start.run()
     host.run()
     assert start.group in host.groups()
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     host.settle()
     assert start.group not in host.groups()
     assert start.process.pid in tasks.read_tasks(host.resctrl, "")

@@ -82,7 +82,7 @@ class Kernel:
 
     def is_split(self, cache: int) -> bool:
         """Whether code and data have masks of their own there."""
-        return self.capabilities.is_split(caches.level(cache))
+        return caches.level(cache) in self.capabilities.split_levels
 
     def limits(self, name: str) -> dict[int, int]:
         """A group's limits of bandwidth; a group that is made has none."""

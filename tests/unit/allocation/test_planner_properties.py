@@ -52,7 +52,7 @@ def ways_of(kernel: Kernel, request: Request) -> dict[int, int]:
         fewest = max(1, kernel.resources[cache].min_cbm_bits)
         if cache < 0:
             asked = wants.l2_ways or 0
-        elif wants.code_ways is not None and wants.data_ways is not None and kernel.capabilities.is_split(3):
+        elif wants.code_ways is not None and wants.data_ways is not None and 3 in kernel.capabilities.split_levels:
             asked = max(wants.code_ways, fewest) + max(wants.data_ways, fewest)
         else:
             asked = wants.ways or 0

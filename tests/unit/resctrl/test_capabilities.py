@@ -48,7 +48,7 @@ def test_the_resource_with_the_fewest_closids_sets_the_number_of_groups():
 def test_an_l3_that_is_split_into_code_and_data_is_one_resource_all_the_same():
     split = {name: dataclasses.replace(L3, name=name) for name in ("L3CODE", "L3DATA")}
     assert Capabilities(caches=split).l3 == L3
-    assert Capabilities(caches=split).is_split(3) and not Capabilities(caches={"L3": L3}).is_split(3)
+    assert Capabilities(caches=split).split_levels == {3} and not Capabilities(caches={"L3": L3}).split_levels
     assert {resource.level for resource in split.values()} == {3}
     assert Capabilities(caches={"L3": L3}).l3 is L3
 

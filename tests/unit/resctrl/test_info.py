@@ -58,8 +58,8 @@ def test_ways_that_devices_are_confined_to_take_a_class(machine, files, ways, cl
     found = read_capabilities(machine("L3:0=fff;1=fff\n", L3=L3 | {"cbm_mask": "fff"} | files))
     assert found.l3.io_alloc == ways
     assert found.num_closids == closids
-    assert found.l3.filled_by_devices(0) == CapacityBitmask(0xF00 if ways else 0x600)
-    assert found.l3.filled_by_devices(1) == CapacityBitmask(0x603 if ways else 0x600)
+    assert found.l3.filled_by_devices[0] == CapacityBitmask(0xF00 if ways else 0x600)
+    assert found.l3.filled_by_devices[1] == CapacityBitmask(0x603 if ways else 0x600)
 
 
 def test_ways_for_devices_that_are_switched_off_between_two_reads_are_none(machine, tmp_path):
@@ -112,7 +112,7 @@ def test_code_and_data_are_resources_of_their_own(machine):
     )
     assert set(found.caches) == {"L2CODE", "L2DATA", "L3CODE", "L3DATA"}
     assert found.caches["L2DATA"].cache_ids == (0, 1)
-    assert found.l3 is not None and found.l3.name == "L3" and found.is_split(3)
+    assert found.l3 is not None and found.l3.name == "L3" and found.split_levels == {2, 3}
     assert found.num_closids == 4
 
 

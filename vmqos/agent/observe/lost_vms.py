@@ -85,7 +85,8 @@ class LostVms:
         before = self.found
         sure = {uuid: process for uuid, process in before.vms.items() if process not in self._unsure}
         self._unsure = frozenset()
-        self._command_lines.begin()
+        if own or everything:
+            self._command_lines.begin()
         found = {
             uuid: process
             for uuid, directories in own.items()

@@ -209,7 +209,8 @@ class RunningVms:
             return self._without_list(self._take_ended(), due=time.monotonic())
         lists = self._lists.run(
             [] if self._lists.has_results else ["all VMs"],
-            lambda: self._at_most(LIST_PATIENCE if self._needs_no_list() else patience),
+            # Other work than the list is a marked VM, or the end of a look that was left behind.
+            lambda: self._at_most(LIST_PATIENCE if self._looks.has_results or self._has_untried() else patience),
             math.inf,
         )
         if not lists:
@@ -266,10 +267,6 @@ class RunningVms:
         }
         return {uuid: number for uuid, number in listed.items() if uuid not in self._ended}
 
-    def _needs_no_list(self) -> bool:
-        """Whether there is other work than libvirt's list: a marked VM, or the end of a look that was left behind."""
-        return self._looks.has_results or self._has_untried()
-
     def _has_untried(self) -> bool:
         """Whether a VM was marked after its last look began, and that look is not under way any more."""
         under_way = self._looks.under_way.keys()
@@ -297,21 +294,9 @@ class RunningVms:
         unlisted = self._vms.keys() - running.keys()
         dying = frozenset(unlisted - self._forget_dead(unlisted))
         self._order_looks(running, since)
-
-        def gives_way() -> bool:
-            return self._has_marked and bool(self._in_turn) and self._courtesy.gives_way()
-
-        wanted = self._wanted(running, in_turn=not gives_way())
-        ended = self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET, gives_way)
-        if self._has_marked and self._in_turn:
-            # What is left of a look at all VMs has its turn in the next round.
-            wanted = self._wanted(running, in_turn=False)
-            ended += self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
-        for done in ended:
-            if done.key in running:
-                self._take(done, running[done.key])
+        looked_at = self._make_looks(running)
         owed = self._owed(running)
-        for uuid in running.keys() & self._vms.keys() - owed - {done.key for done in ended}:
+        for uuid in running.keys() & self._vms.keys() - owed - looked_at:
             self._look_for_new_threads(uuid)
         # The end that cut a round short is told by it. If a QEMU died while libvirtd was being restarted, libvirtd may
         # list its VM for a while.
@@ -325,8 +310,25 @@ class RunningVms:
                 # may have woken the loop for this pass, and will not wake it again.
                 due = now
         unseen = frozenset(running.keys() - self._vms.keys() - gone)
-        looked_at = self._last.looked_at if left else now
-        return VmList(dict(self._vms), dying, unseen, True, troubles, looked_at, due)
+        all_looked_at = self._last.looked_at if left else now
+        return VmList(dict(self._vms), dying, unseen, True, troubles, all_looked_at, due)
+
+    def _make_looks(self, running: Mapping[str, int]) -> set[str]:
+        """Look at the VMs that have to be looked at, as far as there is time; return those whose looks have ended."""
+
+        def gives_way() -> bool:
+            return self._has_marked and bool(self._in_turn) and self._courtesy.gives_way()
+
+        wanted = self._wanted(running, in_turn=not gives_way())
+        ended = self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET, gives_way)
+        if self._has_marked and self._in_turn:
+            # What is left of a look at all VMs has its turn in the next round.
+            wanted = self._wanted(running, in_turn=False)
+            ended += self._looks.run(wanted, lambda: self._at_most(LOOK_DEADLINE), ROUND_BUDGET)
+        for done in ended:
+            if done.key in running:
+                self._take(done, running[done.key])
+        return {done.key for done in ended}
 
     def _order_looks(self, running: Mapping[str, int], since: float) -> None:
         """Order a look at each VM that libvirt's list makes necessary, and forget the orders of VMs that are gone.

@@ -50,7 +50,7 @@ def _cache(
         "ways": resource.way_count,
         "size_bytes": size,
         "way_bytes": None if size is None else size // resource.way_count,
-        "shareable_bits": str(resource.filled_by_devices(cache)),
+        "shareable_bits": str(resource.filled_by_devices[cache]),
         "reserved": str(reserved),
         "cpus": cpu_spec.show(cpus),
         "free_ways": room.free_ways,

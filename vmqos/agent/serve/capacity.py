@@ -58,7 +58,7 @@ def _traits(found: Capabilities) -> set[str]:
     unit = found.memory_bandwidth.unit if found.memory_bandwidth else None
     able = {
         resources.L3_CAT: found.l3 is not None,
-        resources.L3_CDP: found.is_split(3),
+        resources.L3_CDP: 3 in found.split_levels,
         resources.L2_CAT: found.l2 is not None,
         resources.MBA: unit is not None,
         resources.MBA_PERCENT: unit is BandwidthUnit.PERCENT,

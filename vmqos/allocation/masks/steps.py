@@ -69,7 +69,7 @@ def prepare(inputs: PlannerInput, target: Target) -> tuple[Step, ...]:
             steps += _write(progress, name, {cache: mask})
     # Where no cache has ways to give, a group has no mask to be created for.
     steps += [CreateGroup(name) for name in target.created if name not in progress.masks]
-    if inputs.capabilities.is_split(3) or inputs.capabilities.is_split(2):
+    if inputs.capabilities.split_levels:
         steps += _divide(inputs, target, steps)
     steps += _throttle(inputs, target)
     steps += [SetExclusive(name, True) for name in target.masks if name in target.guarded - progress.guarded]

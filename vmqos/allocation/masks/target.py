@@ -48,7 +48,7 @@ class Target:
         return {
             cache: split(mask, *self.parts.get((name, cache), ()))
             for cache, mask in masks.items()
-            if inputs.capabilities.is_split(caches.level(cache))
+            if caches.level(cache) in inputs.capabilities.split_levels
         }
 
 

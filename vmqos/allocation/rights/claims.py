@@ -138,7 +138,7 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
     if l3 := of_level.get(3):
         if wants.code_ways is None or wants.data_ways is None:
             asked = wants.ways or 0
-        elif inputs.capabilities.is_split(3) and (asked := wants.code_ways + wants.data_ways):
+        elif 3 in inputs.capabilities.split_levels and (asked := wants.code_ways + wants.data_ways):
             code, data = max(wants.code_ways, l3.fewest), max(wants.data_ways, l3.fewest)
         ways = max(asked, l3.fewest, code + data) if asked else 0
     if l2 := of_level.get(2):
@@ -169,7 +169,7 @@ def unmet(inputs: PlannerInput, request: Request) -> Reason:
     if request.wants.ways is not None or request.wants.code_ways is not None:
         if inputs.capabilities.l3 is None:
             faults.append(reasons.NO_L3)
-        elif request.wants.code_ways is not None and not inputs.capabilities.is_split(3):
+        elif request.wants.code_ways is not None and 3 not in inputs.capabilities.split_levels:
             faults.append(reasons.NO_CDP)
         elif not any(caches.level(cache) == 3 for cache in known):
             faults.append(reasons.NO_CACHE)

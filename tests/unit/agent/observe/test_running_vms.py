@@ -485,12 +485,12 @@ def test_news_without_end_leave_a_look_at_all_vms_a_whole_round_in_each_while(
     libvirt.on_describe = tell
     running.look(True, LONG)
     for _ in range(3):
-        courtesy.begin_pass()
+        courtesy.end_pass()
         tell()
         running.look(False, LONG)
     assert len(set(described)) < 50
     clock.now = 2.0
-    courtesy.begin_pass()
+    courtesy.end_pass()
     tell()
     running.look(False, LONG)
     assert len(set(described)) == 101

@@ -16,7 +16,7 @@ from vmqos.agent.act import move_tasks
 from vmqos.agent.observe import command_lines
 from vmqos.agent.observe.cache_vcpus import UNNAMED, CacheVcpus
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.observe.starting_vms import Starts
+from vmqos.agent.observe.starts import Starts
 from vmqos.allocation import Request
 from vmqos.extra_specs import CacheRequest
 from vmqos.hypervisor import processes
@@ -71,7 +71,7 @@ def test_a_vm_whose_threads_have_no_names_yet_is_starting_for_a_moment_more(
 ) -> None:
     starts.note_process(UUID, ALIVE, outside=0)
     assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {UUID: REQUEST}
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     assert starts.under_way(seen(ALIVE), NAMELESS)[0] == {}
 
 
@@ -87,7 +87,7 @@ def test_a_start_whose_process_has_ended_is_over(starts: Starts) -> None:
 
 
 def test_a_start_without_a_process_is_given_up_in_the_end(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.FORK_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.FORK_PATIENCE", 0.0)
     assert starts.under_way({}, {}) == ({}, {})
 
 
@@ -107,10 +107,10 @@ def test_a_process_in_a_vms_cgroup_is_not_asked_for_its_command_line(
 ) -> None:
     asked = list[int]()
     starts.note_process(UUID, ALIVE, outside=0)
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     monkeypatch.setattr(processes, "says", lambda pid, arguments: asked.append(pid))
     monkeypatch.setattr(
-        "vmqos.agent.observe.starting_vms.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope"
+        "vmqos.agent.observe.starts.cgroup.vm_cgroup", lambda pid: "/sys/fs/cgroup/machine-qemu\\x2d1.scope"
     )
     assert starts.under_way({}, {})[0] == {UUID: REQUEST}
     assert not asked, "its command line may be in memory that it never fills"
@@ -125,7 +125,7 @@ def test_a_process_that_does_not_let_its_command_line_be_read_holds_nothing_up_a
         assert hung.wait(LONG)
         return False
 
-    monkeypatch.setattr("vmqos.agent.observe.starting_vms.PROGRAM_PATIENCE", 0.0)
+    monkeypatch.setattr("vmqos.agent.observe.starts.PROGRAM_PATIENCE", 0.0)
     monkeypatch.setattr(processes, "says", says)
     monkeypatch.setattr(move_tasks, "place", lambda *found: given_back.append(found))
     starts.note_process(UUID, ALIVE, outside=0)
