@@ -30,6 +30,7 @@ fill meanwhile; one that has ways of its own is refused, for it fills no others.
 TAKEN_BY = {
     "/v1/plan": ("spec",),
     "/v1/telemetry": ("newest",),
+    "/v1/telemetry/columns": ("basis",),
     "/v1/telemetry/history": ("seconds", "resolution", "vm", "series"),
     "/v1/neighbours/samples": ("since",),
     "/v1/events": ("after", "epoch", "wait"),
@@ -327,6 +328,80 @@ class HardwareEvents(TypedDict):
     unavailable: str
     unavailable_code: NotRequired[str]
     vms: dict[str, VmHardwareEvents]
+
+
+class VmColumns(TypedDict):
+    """The counters of VMs, in the order of ``same``: a number for each of them in each list.
+
+    ``held`` has the bytes held, by cache id. The others are the bandwidths, in whole bytes a second.
+    """
+
+    held: dict[str, Sequence[int]]
+    total: Sequence[int]
+    local: Sequence[int]
+    remote: Sequence[int]
+
+
+class CounterColumns(TypedDict):
+    """One look at all counters, as in :class:`Telemetry`; ``apart`` has the VMs that are in no column."""
+
+    taken_at: float
+    interval: float
+    sweep_seconds: float
+    age_seconds: float | None
+    host: HostTelemetry
+    columns: VmColumns
+    apart: dict[str, VmTelemetry]
+
+
+class HardwareEventColumns(TypedDict):
+    """What the VMs' tasks execute, as in :class:`HardwareEvents`; ``apart`` has the VMs that are in no column.
+
+    ``columns`` has the events a second, in whole numbers by the name of the event, and ``share``: a number for each VM
+    in each list, in the order of ``same``.
+    """
+
+    taken_at: float | None
+    interval: float
+    age_seconds: float | None
+    unavailable: str
+    unavailable_code: str
+    columns: dict[str, Sequence[float | None]]
+    apart: dict[str, VmHardwareEvents]
+
+
+class SameCounters(TypedDict):
+    """What stays the same of one VM's counters, as in :class:`VmTelemetry`."""
+
+    group: str
+    generation: str
+    policy: str | None
+    ways: dict[str, int]
+    allocated_bytes: int | None
+    missing: dict[str, str]
+
+
+class Same(TypedDict):
+    """What stays the same from look to look: of the counters by UUID; and the UUIDs whose hardware events are counted.
+
+    The columns are in this order.
+    """
+
+    counters: dict[str, SameCounters]
+    hardware_events: Sequence[str]
+
+
+class Columns(TypedDict):
+    """The newest looks at the counters and the hardware events, as columns.
+
+    Where the counters can't be read, ``error`` says why. ``same`` is there unless the client named this very ``basis``.
+    """
+
+    basis: str
+    counters: NotRequired[CounterColumns]
+    error: NotRequired[str]
+    hardware_events: NotRequired[HardwareEventColumns]
+    same: NotRequired[Same]
 
 
 class History(TypedDict):

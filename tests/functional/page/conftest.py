@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.functional.conftest import WaitFor
 from tests.functional.page.browser import Browser, running
-from tests.functional.page.played_host import PlayedHost, serving
+from tests.functional.page.played_host import COLUMNS, PlayedHost, serving
 
 NAMES = "#vms .name"
 """Where the page has the names of the VMs."""
@@ -157,11 +157,12 @@ def show_the_day(browser: Browser, wait_for: WaitFor, *, charts: int) -> None:
 
 
 HEARD = """
+const numbers = ['/v1/telemetry', '/v1/telemetry/columns'];
 const asked = performance.getEntriesByType('resource').map((one) => new URL(one.name).pathname);
-const last = asked.findLast((path) => path === '/v1/health' || path === '/v1/telemetry');
-return new Promise((done) => setTimeout(() => done(last === '/v1/telemetry'), 300));
+const last = asked.findLast((path) => path === '/v1/health' || numbers.includes(path));
+return new Promise((done) => setTimeout(() => done(numbers.includes(last)), 300));
 """
-"""Whether of these two questions the page had the answer to the second one last: it has the time to show it, too."""
+"""Whether the page had the answer about numbers after that about health: it has the time to show it, too."""
 
 
 def is_quiet(browser: Browser, host: PlayedHost) -> bool:
@@ -170,5 +171,5 @@ def is_quiet(browser: Browser, host: PlayedHost) -> bool:
     has_heard = browser.run(HEARD)
     # A look begins with the one question and ends with the other, unless the page gives it up.
     look = asked[len(asked) - asked[::-1].index("/v1/health") :]
-    is_whole = "/v1/telemetry" in look and has_heard
+    is_whole = bool({"/v1/telemetry", COLUMNS} & set(look)) and has_heard
     return host.asked == asked and (is_whole or browser.one("#silence").is_displayed())

@@ -19,6 +19,8 @@ from vmqos.agent.serve.api import KNOWN_SERIES
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.gateway.page import Site
 
+COLUMNS = "/v1/telemetry/columns"
+
 QUIET = {"time": 1794000000.0, "interval": 1.0, "samples": 90, "counted": False, "vms": [], "pairs": []}
 """No VM slows another."""
 
@@ -43,6 +45,7 @@ class PlayedHost(PlayedCounters):
     :ivar sizes: what was found of how many ways VMs need; ``None`` for an agent that does not remember it.
     :ivar epoch: which run of the agent that is.
     :ivar names_revisions: whether its health says that something has changed.
+    :ivar tells_columns: whether it tells its looks as columns, too.
     :ivar counter_share: the share of their time for which VMs have the processor's counters.
     :ivar held: bytes that a VM holds of each cache, by UUID and cache, where that is not an even share.
     """
@@ -65,6 +68,7 @@ class PlayedHost(PlayedCounters):
     sizes: list[dict[str, Any]] | None = field(default_factory=list)
     epoch: str = "first"
     names_revisions: bool = True
+    tells_columns: bool = True
     counter_share: float = 1.0
     held: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -152,8 +156,10 @@ class PlayedHost(PlayedCounters):
         path = environ["PATH_INFO"]
         self.asked.append(path)
         status, body = "200 OK", self._answer(path, parse_qs(environ.get("QUERY_STRING", "")))
-        if path in self.broken:
-            status, text = self.broken[path]
+        # An agent that does not know of hardware events knows of no columns.
+        broken = "/v1/telemetry/hardware-events" if path == COLUMNS else path
+        if broken in self.broken:
+            status, text = self.broken[broken]
             body = {"error": text}
         elif body is None:
             status, body = "404 Not Found", {"error": "there is nothing here"}
@@ -192,6 +198,8 @@ class PlayedHost(PlayedCounters):
             return {"taken_at": now, "interval": 1.0, "vms": vms, "host": told, "age_seconds": self.ages["counters"]}
         if path == "/v1/telemetry/hardware-events":
             return self._hardware_events()
+        if path == COLUMNS and self.tells_columns:
+            return self._columns(query.get("basis", [""])[0])
         if path == "/v1/neighbours" and self.neighbours is not None:
             return self.neighbours
         if path == "/v1/sizes" and self.sizes is not None:
@@ -321,6 +329,43 @@ class PlayedHost(PlayedCounters):
             reading["caches"]["0"]["llc_occupancy"] or 0 for reading in readings.values() if not reading["group"]
         )
         return {str(cache): {"llc_occupancy": WAY + held} for cache in range(self.caches)}
+
+    def _columns(self, basis: str) -> Any:
+        """What both looks have, as columns where all of a VM's numbers are known."""
+        telemetry, hardware = self._answer("/v1/telemetry", {}), self._hardware_events()
+        whole, apart = {}, {}
+        for identity, vm in telemetry.pop("vms").items():
+            is_apart = vm["missing"] or vm["package_rates"] or "measured" in vm
+            (apart if is_apart else whole)[identity] = vm
+        changing = ("caches", "totals", "rates", "rates_missing", "package_rates")
+        executed = hardware.pop("vms")
+        counted = {identity: vm for identity, vm in executed.items() if not vm["reason"]}
+        same = {
+            "counters": {
+                identity: {name: value for name, value in vm.items() if name not in changing}
+                for identity, vm in whole.items()
+            },
+            "hardware_events": list(counted),
+        }
+        name = f"{self.epoch}.{hashlib.sha256(json.dumps(same).encode()).hexdigest()}"
+        held = {
+            str(cache): [vm["caches"][str(cache)]["llc_occupancy"] for vm in whole.values()]
+            for cache in range(self.caches)
+        }
+        rates = {of: [round(vm["rates"][of]) for vm in whole.values()] for of in ("total", "local", "remote")}
+        events = next(iter(counted.values()))["rates"] if counted else {}
+        columns = {event: [round(vm["rates"][event]) for vm in counted.values()] for event in events}
+        columns["share"] = [vm["share"] for vm in counted.values()]
+        told = {
+            "basis": name,
+            "counters": telemetry | {"columns": {"held": held, **rates}, "apart": apart},
+            "hardware_events": hardware
+            | {"columns": columns, "apart": {one: vm for one, vm in executed.items() if one not in counted}},
+        }
+        if "/v1/telemetry" in self.broken:
+            told["error"] = self.broken["/v1/telemetry"][1]
+            del told["counters"]
+        return told if name == basis else told | {"same": same}
 
     def _hardware_events(self) -> Any:
         now = time.time()

@@ -24,6 +24,7 @@ from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import MINUTE
 from vmqos.agent.sample.sampler import Telemetry
 from vmqos.agent.serve import caches, capacity, counters, hardware_report, health_report, trials, vms
+from vmqos.agent.serve.columns import Columns
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.serve.sizes import BadSize, Sizes
@@ -120,6 +121,7 @@ class Api:
         self._triers = frozenset(map(bounded_server.user, triers))
         self._sizes = sizes
         self._told_counters = counters.Counters()
+        self._columns = Columns(telemetry, self._told_counters, hardware)
         self._told_vms = vms.Vms()
         self._waits = threading.BoundedSemaphore(WAITERS)
         self._known_capacity: tuple[tuple[ResctrlState, Policy, Sequence[Request]], contract.Capacity] | None = None
@@ -131,6 +133,7 @@ class Api:
             contract.HEALTH: lambda query: health_report.health(agent, telemetry),
             "/v1/plan": self._plan,
             "/v1/telemetry": self._counters,
+            "/v1/telemetry/columns": lambda query: self._columns.told(query.get("basis", [""])[-1]),
             "/v1/telemetry/history": self._history,
             "/v1/events": self._events,
         }

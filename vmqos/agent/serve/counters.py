@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -61,26 +61,30 @@ class Counters:
                 uuid: _vm(vm, rate(None, vm) if found is None else found[uuid], measured.get(uuid))
                 for uuid, vm in snapshot.vms.items()
             }
-        return {
-            "taken_at": snapshot.wall,
-            "interval": interval,
-            "sweep_seconds": snapshot.sweep_seconds,
-            "vms": vms,
-            "host": _host(snapshot.host),
-        }
+        return cast(contract.Telemetry, {**about(snapshot, interval), "vms": vms})
 
-    def _of_columns(
-        self, snapshot: Snapshot, found: Mapping[str, Rates] | None
-    ) -> dict[str, contract.VmTelemetry] | None:
-        """The VMs by what columns say; ``None`` where these do not say all that is told."""
+    def same(self, snapshot: Snapshot) -> Mapping[str, contract.VmTelemetry] | None:
+        """What is told of the VMs until there are other groups, and the very same object until then.
+
+        Each VM's own numbers are in the columns of the look; ``None`` where these do not say all that is told.
+        """
         columns = snapshot.columns
-        if columns is None or not columns.caches or not (found is None or isinstance(found, RateColumns)):
+        if columns is None or not columns.caches:
             return None
         groups, same = self._known
         if groups is not columns.groups:
             same = _same_in_all_sweeps(snapshot.vms)
             self._known = columns.groups, same
-        if same is None:
+        return same
+
+    def _of_columns(
+        self, snapshot: Snapshot, found: Mapping[str, Rates] | None
+    ) -> dict[str, contract.VmTelemetry] | None:
+        """The VMs by what columns say; ``None`` where these do not say all that is told."""
+        if not (found is None or isinstance(found, RateColumns)):
+            return None
+        columns, same = snapshot.columns, self.same(snapshot)
+        if columns is None or same is None:
             return None
         counts = {str(cache): of_cache[: len(EVENTS)] for cache, of_cache in columns.caches.items()}
         totals = [map(sum, zip(*of_event, strict=True)) for of_event in zip(*counts.values(), strict=True)]
@@ -100,6 +104,16 @@ class Counters:
             }
             for uuid, caches, of_all, of_vm in zip(columns.uuids, by_cache, _rows(totals), rates, strict=True)
         }
+
+
+def about(snapshot: Snapshot, interval: float) -> dict[str, Any]:
+    """What is told of one look beside the VMs."""
+    return {
+        "taken_at": snapshot.wall,
+        "interval": interval,
+        "sweep_seconds": snapshot.sweep_seconds,
+        "host": _host(snapshot.host),
+    }
 
 
 def _same_in_all_sweeps(vms: Mapping[str, VmReading]) -> Mapping[str, contract.VmTelemetry] | None:

@@ -28,7 +28,14 @@ def report(hardware: HardwareCounts, telemetry: Telemetry | None = None) -> cont
 
     :param telemetry: where the packages' counters are; ``None`` where nothing reads them.
     """
-    look = hardware.newest()
+    return of_look(hardware.newest(), hardware.interval, telemetry)
+
+
+def of_look(look: Look, interval: float, telemetry: Telemetry | None = None) -> contract.HardwareEvents:
+    """One look; see :func:`report`.
+
+    :param interval: seconds between two looks.
+    """
     vms = {uuid: _vm(found) for uuid, found in look.vms.items()}
     taken_at, taken, unavailable = look.wall, look.monotonic, look.unavailable
     sampled = _sampled(telemetry) if telemetry is not None and _lacks_some(look) else None
@@ -44,7 +51,7 @@ def report(hardware: HardwareCounts, telemetry: Telemetry | None = None) -> cont
             taken_at, taken, unavailable = snapshot.wall, snapshot.monotonic, ""
     return {
         "taken_at": taken_at,
-        "interval": hardware.interval,
+        "interval": interval,
         "age_seconds": health_report.age(taken),
         "unavailable": unavailable,
         "unavailable_code": look.unavailable_code,

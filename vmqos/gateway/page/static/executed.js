@@ -9,11 +9,6 @@ export const EXECUTED = ["instructions_per_cycle", "instructions", "cache_misses
 /** The series that says where these are estimates: the share of its time for which a VM had the processor's counters. */
 export const SHARE = "counters_share";
 
-const QUESTION = "v1/telemetry/hardware-events";
-
-/** Seconds until an agent that counts nothing is asked again: it tries again in some minutes itself. */
-const PATIENCE = 60;
-
 /**
  * What the agent's last look has of a VM: the `values` of EXECUTED by name, or null; the `share` of the time for which the
  * VM's tasks had the processor's counters; and the `reason` for what is not there.
@@ -34,20 +29,13 @@ export function executedOf(answer, uuid) {
   return { values, share: vm.share, reason: "" };
 }
 
-/** What the agent says, asked with every look where it counts, and seldom where it does not. */
+/** What the agent says. */
 export class Executed {
   #answer = { unavailable: "the agent was not asked yet", vms: {} };
-  #due = 0;
 
-  /** The question for this look; none while it is not due. */
-  question(now) {
-    return now < this.#due ? {} : { executed: QUESTION };
-  }
-
-  /** Take an answer to it: its `value`, or the agent's `error`. */
-  hear({ value, error }, now) {
+  /** Take an answer: its `value`, or the agent's `error`. */
+  hear({ value, error }) {
     this.#answer = value ?? { unavailable: `the agent does not tell: ${error}`, vms: {} };
-    this.#due = this.#answer.unavailable ? now + PATIENCE : 0;
   }
 
   of(uuid) {
