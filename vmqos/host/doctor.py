@@ -220,6 +220,9 @@ def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterat
         return
     if told["error"]:
         yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-gateway")
+    elif told.get("changed_by_other"):
+        # An earlier gateway does not tell of it.
+        yield Finding(title, Status.WARNING, told["changed_by_other"], "journalctl --unit vmqos-gateway")
     elif told["told_at"] is None:
         yield Finding(title, Status.OK, f"{told['where']}: not told yet")
     else:
