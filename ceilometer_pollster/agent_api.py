@@ -20,6 +20,9 @@ PATH = "/v1/telemetry/hardware-events"
 TIMEOUT = 5.0
 """Seconds until the whole answer is there. The agent answers from memory, or after a look of some milliseconds."""
 
+BUSY_PAUSE = 0.05
+"""Seconds until a full queue of connections is tried again."""
+
 LONGEST_ANSWER = 16 << 20
 """Bytes: a thousand VMs are told in half a million."""
 
@@ -112,8 +115,8 @@ def _receive(path: str) -> bytes:
     """
     until, received = time.monotonic() + TIMEOUT, bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(TIMEOUT)
-        connection.connect(path)
+        _connect(connection, path, until)
+        connection.settimeout(max(BUSY_PAUSE, until - time.monotonic()))
         connection.sendall(f"GET {PATH} HTTP/1.0\r\nHost: vmqos-agent\r\n\r\n".encode())
         while (left := until - time.monotonic()) > 0:
             connection.settimeout(left)
@@ -123,6 +126,25 @@ def _receive(path: str) -> bytes:
             if len(received) > LONGEST_ANSWER:
                 raise NoCounts(f"{path} answers with more than {LONGEST_ANSWER} bytes")
     raise TimeoutError(f"the answer takes longer than {TIMEOUT:g} s")
+
+
+def _connect(connection: socket.socket, path: str, until: float) -> None:
+    """Connect, and try again while others fill the agent's queue of connections.
+
+    A connect with a time limit is refused at once there, with ``EAGAIN`` (``unix_stream_connect`` in
+    net/unix/af_unix.c): Python has the socket not block.
+
+    :param until: when to give up, by the monotonic clock.
+    """
+    connection.settimeout(TIMEOUT)
+    while True:
+        try:
+            connection.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() + BUSY_PAUSE > until:
+                raise TimeoutError(f"others fill its queue of connections for {TIMEOUT:g} s") from None
+            time.sleep(BUSY_PAUSE)
 
 
 class _Received:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hosts can promise, as the agents keep it in Placement."""
+"""What the hosts can promise, as the gateways keep it in Placement."""
 
 from __future__ import annotations
 

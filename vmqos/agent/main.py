@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import pwd
@@ -25,9 +24,9 @@ from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
 from vmqos.agent.serve.sizes import Sizes
-from vmqos.conf import loader, log_setup
+from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
-from vmqos.daemon import journal
+from vmqos.daemon import garbage, journal, log_setup
 from vmqos.daemon.log_queue import LogQueue
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.host.exceptions import HostError
@@ -41,10 +40,6 @@ LOG = log.getLogger(__name__)
 SWITCH_INTERVAL = 0.0005
 """Seconds after which a thread that computes lets another one go on, which may have but some milliseconds until a VM's
 threads are made. Python's own is ten times as long, and counts for each call of the kernel."""
-
-COLLECT_AFTER = 5000
-"""How many objects are made until the young ones are looked at for garbage. An answer about 200 VMs makes some thousand
-that are not. Python's own is 700."""
 
 COMMAND_LINE = [
     cfg.BoolOpt("once", default=False, help="Look at everything once, do what follows from it, and end."),
@@ -80,7 +75,10 @@ def _configuration(arguments: Sequence[str] | None, lines: LogQueue) -> cfg.Conf
     log.register_options(conf)
     conf.register_cli_opts(COMMAND_LINE)
     loader.load(sys.argv[1:] if arguments is None else arguments, conf, version())
-    log_setup.set_up(conf)
+    try:
+        log_setup.set_up(conf)
+    except log_setup.LogRefused as error:
+        raise ConfigurationError(str(error)) from error
     make_visible(logging.getLogger())
     journal.attach(logging.getLogger(), "vmqos-agent")
     lines.attach(logging.getLogger())
@@ -127,11 +125,7 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> No
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
     for part in (keeper, telemetry, hardware, live, watch, *servers):
         part.start()
-    # A full garbage collection holds up every thread, the one that gives ways back as well. What is there by now stays,
-    # so none goes through it again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER)
+    garbage.spare_what_is_there()
     try:
         agent.run()
     finally:

@@ -100,12 +100,13 @@ def _gives_back(path: str, timeout: float) -> bool:
 def _resumes(uri: str, uuid: str) -> bool:
     """Let the VM run again; whether that worked."""
     # Imported here: only this case needs libvirt.
-    from vmqos.bench import vms
+    from vmqos.bench import left_paused, vms
 
     until = time.monotonic() + LIBVIRT_PATIENCE
     while True:
         try:
             vms.resume(uri, uuid)
+            left_paused.forget(uuid)
             return True
         except exceptions.LoadFailed as error:
             if time.monotonic() >= until:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from vmqos.bench import exceptions, processes, vms
+from vmqos.bench import exceptions, left_paused, processes, vms
+from vmqos.bench.left_paused import LeftPaused
 from vmqos.bench.place import Place
 from vmqos.bench.processes import Load
 from vmqos.hypervisor.model import VirtualMachine
@@ -286,6 +287,8 @@ class VmNeighbor:
         # The guardian first: this process may be killed right after the VM is paused.
         self._tell(True)
         self._is_paused = True
+        # Who comes later, lest both are killed.
+        left_paused.note(LeftPaused(self._uri, self._vm.uuid, self._vm.name))
         vms.pause(self._uri, self._vm.uuid)
 
     def disturb(self, filesystem: Filesystem) -> None:
@@ -301,6 +304,7 @@ class VmNeighbor:
         """Let it run, if it was paused here."""
         if self._is_paused:
             vms.resume(self._uri, self._vm.uuid)
+            left_paused.forget(self._vm.uuid)
             self._is_paused = False
             self._tell(False)
 

@@ -95,6 +95,22 @@ def is_running(uri: str, uuid: str) -> bool:
         return bool(domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING)
 
 
+def is_paused(uri: str, uuid: str) -> bool:
+    """Whether its CPUs are stopped; one that is gone is not paused.
+
+    :raises vmqos.bench.exceptions.LoadFailed: if libvirt does not say.
+    """
+    import libvirt
+
+    try:
+        with _domain(uri, uuid) as domain:
+            return bool(domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED)
+    except exceptions.LoadFailed as error:
+        if _is_of_no_vm(error.__cause__):
+            return False
+        raise
+
+
 def _is_of_no_vm(error: BaseException | None) -> bool:
     """Whether libvirt has no such VM."""
     import libvirt

@@ -12,6 +12,7 @@ from vmqos.cli.common import settings
 from vmqos.cli.common.option_values import seconds, size, whole_number
 from vmqos.cli.common.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import bench_view, terminal
+from vmqos.cli.show.safe_text import neutralise
 
 if TYPE_CHECKING:
     from vmqos.bench.setting import Host, Wishes
@@ -122,7 +123,7 @@ class NoisyNeighbor(Details):
 
     def _measure(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         # Imported here: only this command needs them.
-        from vmqos.bench import answer, session, setting
+        from vmqos.bench import answer, left_paused, session, setting
         from vmqos.bench.exceptions import AnotherRun
         from vmqos.bench.experiment import Effort
         from vmqos.host.exceptions import AlreadyRunning
@@ -133,6 +134,8 @@ class NoisyNeighbor(Details):
         try:
             # Two experiments would measure each other; and while this lock is held, a group of one is a dead one's.
             with only_agent(host.resctrl, who="bench"):
+                for vm in left_paused.find():
+                    self.app.stderr.write(f"{neutralise(f'{vm}; {vm.command!r} lets it run')}.\n")
                 left = session.clear(host)
                 found = setting.find(host, wishes)
                 with bench_view.Progress(self.app.stderr, self.app.options.no_color) as progress:

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from vmqos.cli.common import settings
 from vmqos.cli.common.output import Listing, is_for_machines
 from vmqos.cli.show.safe_text import neutralise
 from vmqos.cli.show.tables import Cell
 from vmqos.local_api.client import TIMEOUT, AgentClient
+
+if TYPE_CHECKING:
+    from vmqos.host.finding import Finding
 
 _STYLES = {"ok": "green", "warning": "bold yellow", "problem": "bold red"}
 
@@ -55,6 +58,7 @@ class Doctor(Listing):
             gateway.health,
             agent.hardware_events,
             check_claims=lambda: claim_checks.claims(conf, agent.vms),
+            check_left_paused=lambda: left_paused(conf.resctrl.path),
         )
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
@@ -73,3 +77,13 @@ class Doctor(Listing):
             )
             for finding in findings
         ]
+
+
+def left_paused(resctrl_path: str) -> Iterator[Finding]:
+    """The VMs that an experiment left paused; none while one runs, for what it pauses it lets run again."""
+    from vmqos.bench import left_paused
+    from vmqos.host.finding import Finding, Status
+    from vmqos.host.single_instance import is_running
+
+    for vm in () if is_running(resctrl_path, who="bench") else left_paused.find():
+        yield Finding("Paused VM", Status.WARNING, f"{vm}, and does not run", vm.command)

@@ -216,6 +216,12 @@ class MissingArgument(UsageError):
     msg_fmt = "{what}; see 'vmqos help {command}'"
 
 
+class RefusedExtraSpecs(UsageError):
+    """The agent says that the extra specs are none."""
+
+    msg_fmt = "{problem}"
+
+
 class NoSuchProfile(UsageError):
     """No simulated machine has that name."""
 
@@ -297,11 +303,11 @@ class NoSuchHost(CommandError):
     msg_fmt = "Placement has no compute node '{wanted}'; 'openstack hypervisor list' shows the hypervisor hostnames"
 
 
-class AgentTellsPlacement(CommandError):
+class GatewayWouldTell(CommandError):
     """A host whose agent runs can't be withdrawn."""
 
     msg_fmt = (
-        "vmqos-agent runs and would tell Placement again what this host has; stop it first with "
+        "vmqos-agent runs, and vmqos-gateway would tell Placement again what this host has; stop the agent first with "
         "'systemctl stop vmqos-agent'"
     )
 

@@ -167,8 +167,8 @@ class LockRemove(Documented):
     """Unlock a piece of memory, and give its ways back to the default group.
 
     Refused while a program or a VM has it open, for the kernel would keep the ways until the host is rebooted. VMs that
-    do not run have the device taken out of their definition; they stay pinned as they are. What others locked is never
-    removed.
+    do not run have the device taken out of their definition; they stay pinned as they are. If that fails for a VM, the
+    exit status is 1, for the VM does not start until it is done. What others locked is never removed.
 
     Remove all locks before you unmount resctrl: on Linux 6.15 and later umount hangs otherwise.
 
@@ -192,23 +192,31 @@ class LockRemove(Documented):
             f"{size(lock.size)} of {lock.cache}, ways {way_list(lock.mask.bits)}" if lock.resource else "never finished"
         )
         self.app.stdout.write(f"Removed the lock {neutralise(lock.name)} ({what}).\n")
-        for name in self._taken_from(lock):
-            self.app.stdout.write(
-                f"Taken out of the definition of VM {neutralise(name)}, whose pins stay as they are.\n"
-            )
-        return 0
+        return 0 if self._clean_definitions(lock) else 1
 
-    def _taken_from(self, lock: Lock) -> list[str]:
+    def _clean_definitions(self, lock: Lock) -> bool:
+        """Take the device out of VMs' definitions, and say so; whether no VM that is known here still has it."""
         try:
             from vmqos.pseudo_lock import vm
         except ImportError:
             # Where there is no libvirt, no VM was given the region.
-            return []
+            return True
         try:
-            return vm.take(settings.configuration(self.app.options).libvirt.uri, lock)
+            taken = vm.take(settings.configuration(self.app.options).libvirt.uri, lock)
         except vm.HypervisorError as error:
-            self.app.stderr.write(f"Definitions of VMs were not looked at: {error}\n")
-            return []
+            # A host whose programs use the region may have no VMs, and no libvirt that runs.
+            self.app.stderr.write(f"Definitions of VMs were not looked at: {neutralise(str(error))}\n")
+            return isinstance(error, vm.NoHypervisor)
+        for name in taken.names:
+            self.app.stdout.write(
+                f"Taken out of the definition of VM {neutralise(name)}, whose pins stay as they are.\n"
+            )
+        for name, problem in taken.problems.items():
+            self.app.stderr.write(
+                f"Still in the definition of VM {neutralise(name)}, which does not start with it: "
+                f"{neutralise(problem)}. Take the lines with {neutralise(lock.group)} out with 'virsh edit'.\n"
+            )
+        return not taken.problems
 
 
 def _host(options: argparse.Namespace) -> Host:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from rich.text import Text
 
+from vmqos.cli import exceptions
 from vmqos.cli.common import settings
 from vmqos.cli.common.output import Details, is_for_machines, terminal_of
 from vmqos.cli.show import map_rows, terminal, way_map
@@ -16,6 +18,7 @@ from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.cli.show.terminal import Terminal
 from vmqos.cli.show.units import bandwidth_by_cache, masks_by_cache
 from vmqos.local_api import contract
+from vmqos.local_api.exceptions import AgentRefused
 
 _STYLES = {"kept": "bold green", "pending": "bold yellow", "degraded": "bold red", "none": "bold"}
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -35,7 +38,8 @@ class Plan(Details):
     ways as they are now), the VMs whose ways would be moved to make room, and the steps. The VM is taken to be free
     to run on all CPUs.
 
-    The exit status is 0 whatever the verdict is, and 3 if the agent's knowledge of the host is old.
+    The exit status is 0 whatever the verdict is, 2 if the extra specs are wrong, and 3 if the agent's knowledge of the
+    host is old.
 
     For example::
 
@@ -59,7 +63,12 @@ class Plan(Details):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask the agent."""
         agent = settings.agent(self.app.options)
-        self._plan = agent.plan(parsed_args.flavor_spec)
+        try:
+            self._plan = agent.plan(parsed_args.flavor_spec)
+        except AgentRefused as error:
+            if error.values["status"] == HTTPStatus.BAD_REQUEST:
+                raise exceptions.RefusedExtraSpecs(problem=str(error)) from error
+            raise
         self.warn_if_old(agent, ("vms", "pass"))
         if is_for_machines(parsed_args):
             return tuple(self._plan), tuple(self._plan.values())

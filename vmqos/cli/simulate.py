@@ -31,7 +31,7 @@ class Simulate(Documented):
         """Add the machine and where to put it."""
         parser = super().get_parser(prog_name)
         parser.add_argument("mountpoint", metavar="MOUNTPOINT", nargs="?", help="an empty directory; made if missing")
-        parser.add_argument("--profile", metavar="NAME", help="the machine to simulate, see --list-profiles")
+        parser.add_argument("--profile", metavar="PROFILE", help="the machine to simulate, see --list-profiles")
         parser.add_argument("--list-profiles", action="store_true", help="list the machines, then end")
         parser.add_argument(
             "--mount-options",

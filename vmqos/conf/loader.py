@@ -13,6 +13,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from oslo_config import cfg, types
@@ -212,7 +214,8 @@ def _allowed(option: cfg.Opt) -> str:
 def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Iterator[str]:
     """A sentence for each section or option in the files that vmqos does not know, most likely a typing error.
 
-    ``[DEFAULT]`` has options of libraries as well, so only those are told of that other sections have.
+    ``[DEFAULT]`` has options of libraries as well. So only those are told of that other sections have, and those that
+    look like an option of oslo.log and are none.
 
     :param of_keystoneauth: whether the options of the sections that are keystoneauth's too are looked at.
     """
@@ -224,6 +227,8 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
         for option in sorted(sections.get("DEFAULT", {}).keys() - set(conf)):
             if there := " and ".join(f"[{section}]" for section, names in known.items() if option in names):
                 yield f"{path}: [DEFAULT] {option} is unknown and ignored; there is such an option in {there}"
+            elif meant := _of_oslo_log(option):
+                yield f"{path}: [DEFAULT] {option} is unknown and ignored; did you mean {meant}?"
         for section, options in sections.items():
             if section not in known:
                 if section not in of_others and not section.startswith(notifications.OF_OSLO_MESSAGING):
@@ -241,6 +246,27 @@ def unknown_options(conf: cfg.ConfigOpts, of_keystoneauth: bool = True) -> Itera
                 continue
             for option in options.keys() - names:
                 yield f"{path}: [{section}] {option} is unknown and ignored{_suggest(option, names)}"
+
+
+def _of_oslo_log(option: str) -> str:
+    """The option of oslo.log that was most likely meant; empty where it is one already, or none is like it."""
+    names, others = _names_of_oslo_log()
+    if option in names or option in others:
+        return ""
+    # Options of other libraries, such as oslo.messaging's, are less alike.
+    return next(iter(difflib.get_close_matches(option.lower(), names, n=1, cutoff=0.8)), "")
+
+
+@cache
+def _names_of_oslo_log() -> tuple[tuple[str, ...], frozenset[str]]:
+    """The names of oslo.log's options, and the further ones that it takes: earlier names, and those with a ``-``."""
+    names, others = list[str](), set[str]()
+    for point in entry_points(group="oslo.config.opts", name="oslo.log"):
+        for _, options in point.load()():
+            for option in options:
+                names.append(option.dest)
+                others.update((option.name, *(earlier.name for earlier in option.deprecated_opts if earlier.name)))
+    return tuple(names), frozenset(others | {name.replace("-", "_") for name in others})
 
 
 def _suggest(word: str, known: Sequence[str] | set[str] | dict[str, set[str]]) -> str:

@@ -16,6 +16,7 @@ import time
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
+from vmqos.daemon.log_trouble import TroubledHandler
 from vmqos.visible_text import message_of
 
 LOG = logging.getLogger(__name__)
@@ -42,19 +43,20 @@ class LogQueue:
     def __init__(self, most: int = MOST) -> None:
         self._lines: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         self._entrance = _Entrance(self._lines, most)
-        self._writers: tuple[logging.Handler, ...] = ()
+        self._writers: tuple[TroubledHandler, ...] = ()
         self._logger: logging.Logger | None = None
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
     def attach(self, logger: logging.Logger) -> None:
         """Have the handlers that a logger has now be called by the thread; those of an earlier call are forgotten."""
-        writers = tuple(handler for handler in logger.handlers if handler is not self._entrance)
+        handlers = [handler for handler in logger.handlers if handler is not self._entrance]
+        writers = tuple(map(TroubledHandler, handlers))
         if not writers:
             return
         self._logger, self._writers = logger, writers
         logger.addHandler(self._entrance)
-        for handler in writers:
+        for handler in handlers:
             logger.removeHandler(handler)
 
     @property
@@ -70,8 +72,8 @@ class LogQueue:
         self._lines.put(None)
         self._thread.join(patience)
         if self._logger is not None and not self.is_stuck:
-            for handler in self._writers:
-                self._logger.addHandler(handler)
+            for writer in self._writers:
+                self._logger.addHandler(writer.handler)
             self._logger.removeHandler(self._entrance)
 
     def leave(self, status: int, said: str = "") -> int:
@@ -97,12 +99,8 @@ class LogQueue:
                 self._write(record)
 
     def _write(self, record: logging.LogRecord) -> None:
-        for handler in self._writers:
-            if record.levelno >= handler.level:
-                try:
-                    handler.handle(record)
-                except Exception:  # a filter's; what goes wrong in the writing, the handler tells by itself
-                    handler.handleError(record)
+        for writer in self._writers:
+            writer.write(record)
 
 
 class _Entrance(QueueHandler):

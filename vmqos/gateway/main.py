@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import sys
@@ -13,8 +12,9 @@ from contextlib import ExitStack, closing, contextmanager
 from oslo_config import cfg
 from oslo_log import log
 
-from vmqos.conf import loader, log_setup
+from vmqos.conf import loader
 from vmqos.conf.exceptions import ConfigurationError
+from vmqos.daemon import garbage, log_setup
 from vmqos.daemon.log_queue import LogQueue
 from vmqos.daemon.notify import notify
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
@@ -44,10 +44,6 @@ LOOK_INTERVAL = 5.0
 LOOK_TIMEOUT = 2.0
 """Seconds that such a look takes at most; so much later the end may come."""
 
-COLLECT_AFTER = 5000
-"""How many objects are made until the young ones are looked at for garbage: a scrape of 200 VMs makes some thousand
-that are not. Python's own is 700, and had all that is known of these VMs gone through at every few scrapes."""
-
 ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -70,7 +66,10 @@ def _configuration(arguments: Sequence[str], lines: LogQueue) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     loader.load(arguments, conf, version(), PROGRAM)
-    log_setup.set_up(conf)
+    try:
+        log_setup.set_up(conf)
+    except log_setup.LogRefused as error:
+        raise ConfigurationError(str(error)) from error
     make_visible(logging.getLogger())
     lines.attach(logging.getLogger())
     for warning in loader.unknown_options(conf):
@@ -116,10 +115,7 @@ def _serve(conf: cfg.ConfigOpts, ends: Wakeup) -> None:
         for part in (openstack, *servers):
             stack.callback(part.stop)
             part.start()
-        # What is there by now stays, so no collection of garbage goes through it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(COLLECT_AFTER)
+        garbage.spare_what_is_there()
         notify("READY=1")
         watch.look()
         while not ends.wait(LOOK_INTERVAL):

@@ -45,6 +45,7 @@ def examine(
     ask_hardware_events: Callable[[], Mapping[str, Any]],
     proc: str = "/proc",
     check_claims: Callable[[], Iterable[Finding]] = tuple,
+    check_left_paused: Callable[[], Iterable[Finding]] = tuple,
 ) -> list[Finding]:
     """Look at everything; no check stops the others.
 
@@ -54,6 +55,7 @@ def examine(
     :param ask_hardware_events: returns what the agent counts of them, or raises an error.
     :param proc: where procfs is mounted.
     :param check_claims: looks whether Placement has claimed something for each VM that runs here.
+    :param check_left_paused: looks for VMs that an experiment left paused.
     """
     mounted, root = resctrl_checks.find_mount(conf.resctrl.path)
     simulated = root is not None and root.simulated
@@ -74,6 +76,7 @@ def examine(
         *hardware_events(ask_hardware_events, proc),
         *gateway(conf, ask_gateway),
         *check_claims(),
+        *check_left_paused(),
     ]
 
 
@@ -220,6 +223,9 @@ def placement(told: Mapping[str, Any] | None, provider_yaml: str = "") -> Iterat
         return
     if told["error"]:
         yield Finding(title, Status.WARNING, told["error"], "journalctl --unit vmqos-gateway")
+    elif told.get("changed_by_other"):
+        # An earlier gateway does not tell of it.
+        yield Finding(title, Status.WARNING, told["changed_by_other"], "journalctl --unit vmqos-gateway")
     elif told["told_at"] is None:
         yield Finding(title, Status.OK, f"{told['where']}: not told yet")
     else:

@@ -27,6 +27,10 @@ class HypervisorUnreachable(HypervisorError):
     )
 
 
+class NoHypervisor(HypervisorUnreachable):
+    """No libvirt runs here, or none has started yet: its socket is not there."""
+
+
 class HypervisorFailed(HypervisorError):
     """libvirt is there, but refused or failed a call."""
 
@@ -114,6 +118,12 @@ class QemuRefused(HypervisorError):
         "QEMU refused {command}: {error}. A device that it may not open has to be named in cgroup_device_acl of "
         "/etc/libvirt/qemu.conf, and to be there, when the VM starts: leave it for the VM's next start (--next-start)"
     )
+
+
+class DefinitionChanged(HypervisorError):
+    """Another program changed a VM's definition while it was being changed here."""
+
+    msg_fmt = "another program goes on changing the definition of VM {name}; what that program wrote was kept"
 
 
 class NoFreePort(HypervisorError):

@@ -509,7 +509,11 @@ class LibvirtHealth(TypedDict):
 
 
 class PlacementHealth(TypedDict):
-    """What OpenStack was told of this host."""
+    """What OpenStack was told of this host.
+
+    ``changed_by_other`` says what another client changed of it lately, and what that may mean; ``None`` where none did.
+    An earlier gateway does not tell it.
+    """
 
     where: str
     error: str | None
@@ -518,6 +522,7 @@ class PlacementHealth(TypedDict):
     traits: list[str]
     changes: int
     failures: int
+    changed_by_other: NotRequired[str | None]
 
 
 class NovaHealth(TypedDict):

@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from vmqos.openstack import exceptions
 from vmqos.openstack.placement import Conflict, Inventory, Placement, Provider
@@ -58,6 +58,8 @@ class Synced:
     :ivar changed: whether that took any change.
     :ivar overdrawn: how much is allocated beyond what there is, by resource class.
     :ivar widened: the resource classes whose ``max_unit`` is greater than wanted, because a consumer holds more.
+    :ivar left: our inventories as they were left.
+    :ivar changed_by_other: what another client had changed of what the last call left, as a clause; empty for nothing.
     """
 
     provider: Provider
@@ -65,6 +67,8 @@ class Synced:
     changed: bool
     overdrawn: Mapping[str, int] = field(default_factory=dict)
     widened: frozenset[str] = frozenset()
+    left: Mapping[str, Inventory] = field(default_factory=dict)
+    changed_by_other: str = ""
 
 
 def synchronize(placement: Placement, wanted: Wanted, last: Synced | None = None) -> Synced:
@@ -73,24 +77,29 @@ def synchronize(placement: Placement, wanted: Wanted, last: Synced | None = None
     :param last: what the last call returned. If nothing has happened to the provider since, one request finds it out.
     :raises vmqos.openstack.exceptions.CloudError: if Placement does not answer, or refuses.
     """
+    before = last
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(random.uniform(0, LONGEST_PAUSE))
         try:
-            return _attempt(placement, wanted, last)
+            return _attempt(placement, wanted, last, before)
         except Conflict:
             last = None
+            if before is not None:
+                # An attempt may have written a part. What is there is not what was left, then, and says nothing.
+                before = replace(before, left={})
     raise exceptions.StillConflicting(wanted.name, ATTEMPTS)
 
 
-def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synced:
+def _attempt(placement: Placement, wanted: Wanted, last: Synced | None, before: Synced | None) -> Synced:
     provider = placement.find(wanted.name)
     # Allocations that go leave the generation as it is.
     is_settled = last is not None and not last.overdrawn and not last.widened
     if last is not None and is_settled and (last.provider, last.wanted) == (provider, wanted):
-        return replace(last, changed=False)
+        return replace(last, changed=False, changed_by_other="")
     provider, changed = _in_place(placement, wanted, provider)
     generation, inventories = placement.inventories(provider)
+    by_other = _changed_by_other(before, provider, inventories)
     due = wanted.told(inventories)
     told = _widened(placement, provider, inventories, due)
     if told != inventories:
@@ -123,7 +132,32 @@ def _attempt(placement: Placement, wanted: Wanted, last: Synced | None) -> Synce
             excess,
         )
     widened = frozenset(name for name in told if told[name] != due[name])
-    return Synced(replace(provider, generation=generation), wanted, changed, overdrawn, widened)
+    ours = {name: told[name] for name in wanted.inventories}
+    return Synced(replace(provider, generation=generation), wanted, changed, overdrawn, widened, ours, by_other)
+
+
+def _changed_by_other(before: Synced | None, provider: Provider, there: Mapping[str, Inventory]) -> str:
+    """What another client changed of our inventories since they were left; empty for nothing, or if all are reserved.
+
+    A provider has nothing that tells who wrote it: its generation rises with each allocation, too. So it is told by
+    what stands there. ``vmqos placement withdraw`` reserves all of it, and is none of these.
+
+    :param there: the inventories as they are.
+    """
+    if before is None or before.provider.uuid != provider.uuid:
+        return ""
+    if all(name in there and there[name].reserved >= there[name].total for name in before.left):
+        return ""
+    parts = []
+    for name, left in sorted(before.left.items()):
+        found = there.get(name)
+        if found is None:
+            parts.append(f"{name} is gone")
+        elif found != left:
+            differing = [one.name for one in fields(left) if getattr(left, one.name) != getattr(found, one.name)]
+            told = ", ".join(f"{one} {getattr(left, one)} is {getattr(found, one)} now" for one in differing)
+            parts.append(f"of {name} {told}")
+    return "; ".join(parts)
 
 
 def _widened(

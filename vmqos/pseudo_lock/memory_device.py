@@ -7,6 +7,7 @@ Unlike :mod:`vmqos.hypervisor.connection` this changes VMs, at an operator's com
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -23,6 +24,9 @@ from vmqos.pseudo_lock.shared_memory import Pins, SharedMemory
 
 _LONGEST_REASON = 1000
 """Characters of QEMU's reasons that are shown."""
+
+TRIES = 5
+"""How often a definition is read again that another program changes meanwhile."""
 
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
@@ -51,7 +55,8 @@ class Vm:
 def connected(uri: str) -> Iterator[Any]:
     """A connection to libvirt that may change VMs, as long as the block runs.
 
-    :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is none.
+    :raises vmqos.hypervisor.exceptions.NoHypervisor: if no libvirt runs here.
+    :raises vmqos.hypervisor.exceptions.HypervisorUnreachable: if there is no connection for another reason.
     :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses what is done in the block.
     """
     # Otherwise libvirt-python prints each error to standard error.
@@ -59,7 +64,9 @@ def connected(uri: str) -> Iterator[Any]:
     try:
         connection = libvirt.open(uri)
     except libvirt.libvirtError as error:
-        raise exceptions.HypervisorUnreachable(uri=uri, error=error) from error
+        absent = error.get_error_code() == libvirt.VIR_ERR_SYSTEM_ERROR and error.get_int1() == errno.ENOENT
+        unreachable = exceptions.NoHypervisor if absent else exceptions.HypervisorUnreachable
+        raise unreachable(uri=uri, error=error) from error
     try:
         yield connection
     except libvirt.libvirtError as error:
@@ -81,7 +88,10 @@ def look(connection: Any, uuid: str) -> Vm | None:
 
 
 def having(connection: Any, path: str) -> list[Vm]:
-    """The VMs that have that memory in their definition; one that ends meanwhile has none."""
+    """The VMs that have that memory in their definition, or whose definition names it and can't be read as XML.
+
+    A VM that ends meanwhile has none.
+    """
     found = []
     for domain in connection.listAllDomains():
         try:
@@ -91,7 +101,7 @@ def having(connection: Any, path: str) -> list[Vm]:
                 raise
             continue
         # What has not its path in it need not be XML that can be read.
-        if path in vm.xml and shared_memory.has_memory(vm.xml, path):
+        if path in vm.xml and _may_have(vm.xml, path):
             found.append(vm)
     return found
 
@@ -99,15 +109,20 @@ def having(connection: Any, path: str) -> list[Vm]:
 def give(connection: Any, vm: Vm, memory: SharedMemory, pins: Pins, now: Pins | None) -> None:
     """Give a VM the memory; if that fails, the VM is as it was.
 
+    :param vm: the VM as it was read when the pins were chosen.
     :param pins: the CPUs to which the VM is confined from then on: the kernel lets no thread map a pseudo-locked region
         if that thread may run elsewhere (``pseudo_lock_dev_mmap``). QEMU's main thread maps it.
     :param now: those of the VM that runs, if it gets the memory at once, too.
+    :raises vmqos.hypervisor.exceptions.DefinitionChanged: if its definition is another one by now; nothing was done.
     """
     domain = connection.lookupByUUIDString(vm.uuid)
     with ExitStack() as undo:
         if vm.persistent:
-            connection.defineXML(shared_memory.with_memory(vm.xml, memory, pins))
-            undo.callback(connection.defineXML, vm.xml)
+            changed = shared_memory.with_memory(vm.xml, memory, pins)
+            if _definition(domain) != vm.xml:
+                raise exceptions.DefinitionChanged(name=vm.name)
+            connection.defineXML(changed)
+            undo.callback(_take_back, connection, domain, memory.path, vm.xml, _definition(domain))
         if now is not None:
             _pin(domain, now, len(connection.getCPUMap()[1]), undo)
             _plug(domain, memory, free_root_port(vm.live))
@@ -115,10 +130,50 @@ def give(connection: Any, vm: Vm, memory: SharedMemory, pins: Pins, now: Pins | 
 
 
 def take(connection: Any, vm: Vm, path: str) -> None:
-    """Take that memory out of a VM's definition; a VM that runs keeps it until it ends."""
-    xml = shared_memory.without_memory(vm.xml, path)
-    if xml is not None:
-        connection.defineXML(xml)
+    """Take that memory out of a VM's definition; a VM that runs keeps it until it ends.
+
+    libvirt has no call that changes a definition only if it is still the one that was read. So it is read again right
+    before it is written, and what another program changed until then is kept.
+
+    :raises vmqos.hypervisor.exceptions.DefinitionChanged: if another program goes on changing it.
+    :raises vmqos.hypervisor.exceptions.HypervisorFailed: if libvirt refuses; the VM is as it was.
+    :raises vmqos.hypervisor.exceptions.UnreadableDescription: if the definition can't be read.
+    """
+    try:
+        domain = connection.lookupByUUIDString(vm.uuid)
+        for _ in range(TRIES):
+            before = _definition(domain)
+            changed = shared_memory.without_memory(before, path)
+            # A VM that is not persistent has no next start, and defining it would give it one.
+            if changed is None or not domain.isPersistent():
+                return
+            if _definition(domain) == before:
+                connection.defineXML(changed)
+                return
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return
+        raise exceptions.HypervisorFailed(uri=connection.getURI(), error=error) from error
+    raise exceptions.DefinitionChanged(name=vm.name)
+
+
+def _take_back(connection: Any, domain: Any, path: str, before: str, written: str) -> None:
+    """Undo what :func:`give` wrote; where another program has changed it since, the memory alone is taken out."""
+    if _definition(domain) == written:
+        connection.defineXML(before)
+    else:
+        take(connection, _vm(domain), path)
+
+
+def _definition(domain: Any) -> str:
+    return str(domain.XMLDesc(_INACTIVE))
+
+
+def _may_have(xml: str, path: str) -> bool:
+    try:
+        return shared_memory.has_memory(xml, path)
+    except exceptions.UnreadableDescription:
+        return True
 
 
 def let_open(connection: Any, vm: Vm, path: str) -> None:
@@ -154,7 +209,7 @@ def _vm(domain: Any) -> Vm:
     running = bool(domain.isActive())
     live = str(domain.XMLDesc(0)) if running else ""
     persistent = bool(domain.isPersistent())
-    return Vm(domain.UUIDString(), domain.name(), running, persistent, str(domain.XMLDesc(_INACTIVE)), live)
+    return Vm(domain.UUIDString(), domain.name(), running, persistent, _definition(domain), live)
 
 
 def _pin(domain: Any, pins: Pins, cpus: int, undo: ExitStack) -> None:

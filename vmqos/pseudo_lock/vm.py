@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vmqos.hypervisor.exceptions import HypervisorError
+from vmqos.hypervisor.exceptions import DefinitionChanged, HypervisorError, NoHypervisor
 from vmqos.pseudo_lock import exceptions, lifecycle, memory_device, shared_memory
 from vmqos.pseudo_lock.lifecycle import Wanted
 from vmqos.pseudo_lock.memory_device import Vm
@@ -22,7 +22,7 @@ LET_GO, LOOK = 5.0, 0.1
 """Seconds that QEMU may take to unmap a region after ``object-del``, and from one look to the next: its thread for RCU
 does that, some 60 ms later."""
 
-__all__ = ["Given", "HypervisorError", "create", "take"]
+__all__ = ["Given", "HypervisorError", "NoHypervisor", "Taken", "create", "take"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,18 @@ class Given:
     arguments: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a lock's device in the definitions of VMs.
+
+    :ivar names: the libvirt names of the VMs whose definition has it no more.
+    :ivar problems: why a VM's definition still has it, by the VM's libvirt name.
+    """
+
+    names: tuple[str, ...]
+    problems: Mapping[str, str]
+
+
 def create(host: Host, wanted: Wanted, uri: str, uuid: str, next_start: bool) -> Given:
     """Lock ways and give the region to a VM; if either fails, everything is as it was.
 
@@ -65,9 +77,8 @@ def create(host: Host, wanted: Wanted, uri: str, uuid: str, next_start: bool) ->
         cpus = lifecycle.check(host, wanted)
         if mount.find(host.path).simulated:
             raise exceptions.VmCannot(vm=vm.name, reason="a simulated region has no device that QEMU could map")
-        pins, pins_now = _pins(vm, vm.xml, wanted, cpus), None
-        if vm.running and not next_start:
-            pins_now = _pins(vm, vm.live, wanted, cpus)
+        pins, pins_now = _all_pins(vm, wanted, cpus, next_start)
+        if pins_now is not None:
             memory_device.free_root_port(vm.live)
         elif not vm.persistent:
             raise exceptions.VmCannot(vm=vm.name, reason="it is transient, so that there is no next start")
@@ -75,7 +86,16 @@ def create(host: Host, wanted: Wanted, uri: str, uuid: str, next_start: bool) ->
         memory = SharedMemory(lock.group, lock.device, wanted.size)
         try:
             memory_device.let_open(connection, vm, lock.device)
-            memory_device.give(connection, vm, memory, pins, pins_now)
+            for tries_left in reversed(range(memory_device.TRIES)):
+                try:
+                    memory_device.give(connection, vm, memory, pins, pins_now)
+                    break
+                except DefinitionChanged:
+                    # Locking takes a while. Another definition may have other pins and another number of vCPUs.
+                    vm = memory_device.look(connection, uuid)
+                    if vm is None or not tries_left:
+                        raise
+                    pins, pins_now = _all_pins(vm, wanted, cpus, next_start)
         except BaseException as error:
             _take_back(host, wanted.name, error)
             raise
@@ -101,18 +121,27 @@ def _take_back(host: Host, name: str, error: BaseException) -> None:
         time.sleep(LOOK)
 
 
-def take(uri: str, lock: Lock) -> list[str]:
+def take(uri: str, lock: Lock) -> Taken:
     """Take a lock's device out of the definitions of VMs, which would not start without it; pins stay as they are.
 
-    :returns: the VMs' libvirt names.
-    :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt refuses, or is not there.
+    :raises vmqos.hypervisor.exceptions.HypervisorError: if libvirt does not list its VMs, or is not there.
     """
     path = pseudo_lock.device(lock.group)
+    names, problems = [], {}
     with memory_device.connected(uri) as connection:
-        vms = memory_device.having(connection, path)
-        for vm in vms:
-            memory_device.take(connection, vm, path)
-    return [vm.name for vm in vms]
+        for vm in memory_device.having(connection, path):
+            try:
+                memory_device.take(connection, vm, path)
+                names.append(vm.name)
+            except HypervisorError as error:
+                problems[vm.name] = str(error)
+    return Taken(tuple(names), problems)
+
+
+def _all_pins(vm: Vm, wanted: Wanted, cpus: frozenset[int], next_start: bool) -> tuple[Pins, Pins | None]:
+    """The pins from a VM's next start on, and those of now if it gets the region at once."""
+    at_once = vm.running and not next_start
+    return _pins(vm, vm.xml, wanted, cpus), _pins(vm, vm.live, wanted, cpus) if at_once else None
 
 
 def _pins(vm: Vm, xml: str, wanted: Wanted, cpus: frozenset[int]) -> Pins:

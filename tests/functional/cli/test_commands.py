@@ -105,7 +105,7 @@ def test_a_plan_is_what_happens_when_the_vm_comes(
     assert read(agent, "vm", "show", second.uuid)["masks"] == plan["verdict"]["masks"]
     assert "+  the planned VM" in vmqos(agent, "plan", "--flavor-spec", "hw:cache_ways=1").stdout
     refused = vmqos(agent, "plan", "--flavor-spec", "hw:cache_ways=two")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert len(refused.stderr.splitlines()) == 1
     assert "hw:cache_ways" in refused.stderr
 

@@ -156,6 +156,7 @@ def test_files_options_and_extra_specs_are_completed_where_they_belong(complete:
     assert complete("vmqos plan --flavor-spec hw:cache_w") == ["plan", "--flavor-spec", "hw:cache_ways="]
     assert complete("vmqos plan --flavor-spec hw:cache_policy=s") == ["plan", "--flavor-spec", "hw:cache_policy=shared"]
     assert complete("vmqos flavor set m1 --policy exc") == ["flavor", "set", "m1", "--policy", "exclusive"]
+    assert complete("vmqos simulate --profile casc") == ["simulate", "--profile", "cascade-lake"]
     # No file is offered where none belongs.
     assert complete("vmqos flavor set a-fi") == ["flavor", "set", "a-fi"]
     assert complete("vmqos flavor set m1 --cache-ways a-fi") == ["flavor", "set", "m1", "--cache-ways", "a-fi"]

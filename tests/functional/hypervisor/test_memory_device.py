@@ -67,6 +67,29 @@ def test_a_vm_has_the_memory_at_once_and_at_its_next_start_until_it_is_taken(
         assert mapped(libvirt_host, memory.path) == 0
 
 
+def test_what_is_changed_in_a_definition_after_it_was_read_stays(
+    libvirt_host: PrivateLibvirt, memory: SharedMemory
+) -> None:
+    domain = libvirt_host.connection().defineXML(vms.domain_xml(vms.Vm("memory", vms.Flavor("test"), vcpus=2)))
+    config, title = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_TITLE
+    with memory_device.connected(libvirt_host.uri) as connection:
+        early = memory_device.look(connection, domain.UUIDString())
+        assert early is not None
+        pins = shared_memory.pins_within(early.xml, frozenset({CPU}))
+        domain.setMetadata(title, "first", None, None, config)
+        with pytest.raises(exceptions.DefinitionChanged):
+            memory_device.give(connection, early, memory, pins, None)
+        now = memory_device.look(connection, domain.UUIDString())
+        assert now is not None
+        memory_device.give(connection, now, memory, pins, None)
+        assert domain.metadata(title, None, config) == "first"
+        (having,) = memory_device.having(connection, memory.path)
+        domain.setMetadata(title, "second", None, None, config)
+        memory_device.take(connection, having, memory.path)
+        assert domain.metadata(title, None, config) == "second"
+        assert memory_device.having(connection, memory.path) == []
+
+
 def test_a_running_q35_without_a_free_root_port_is_told_of_one(libvirt_host: PrivateLibvirt) -> None:
     domain = start(libvirt_host, "q35", "")
     with pytest.raises(exceptions.NoFreePort, match="root port"):
@@ -94,5 +117,5 @@ def test_a_vm_that_libvirt_has_not_is_none(libvirt_host: PrivateLibvirt) -> None
 
 def test_without_libvirt_it_is_said_how_to_look(tmp_path: Path) -> None:
     uri = f"qemu+unix:///system?socket={tmp_path}/none"
-    with pytest.raises(exceptions.HypervisorUnreachable, match="virsh"), memory_device.connected(uri):
+    with pytest.raises(exceptions.NoHypervisor, match="virsh"), memory_device.connected(uri):
         pass

@@ -95,6 +95,47 @@ def test_an_agent_that_goes_while_its_gateway_stays_is_told_and_so_is_its_return
     assert all("503" in complaint for complaint in browser.errors())
 
 
+def boxes(browser: Browser) -> list[tuple[str, str]]:
+    """Each part of the page that is drawn as a box or says something where there is nothing, with its text."""
+    parts = "#host, #calm, #no-ways, #no-vms, .wide"
+    return [(one.get_attribute("id") or "", one.text) for one in browser.all(parts) if one.is_displayed()]
+
+
+def test_a_page_that_is_opened_while_the_agent_is_silent_says_so_in_each_part(
+    host: PlayedHost, browser: Browser, wait_for: WaitFor, free_port: int, tmp_path: Path
+) -> None:
+    few(host)
+    socket = str(tmp_path / "agent.sock")
+    agent = AgentClient(socket)
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
+    gateway = BoundedServer(
+        Site(Relay(agent, openstack, Metrics(agent, openstack))), "gateway", host="127.0.0.1", port=free_port
+    )
+    gateway.start()
+    try:
+        browser.emulate()
+        browser.open(f"http://127.0.0.1:{free_port}/")
+        wait_for(browser.one("#silence").is_displayed, "the silence being told")
+        unknown = "Not known: the agent has not answered yet."
+        assert boxes(browser) == [
+            ("calm", unknown),
+            ("host", "Agent\nhas not answered yet"),
+            ("no-ways", unknown),
+            ("no-vms", unknown),
+        ]
+        assert not browser.one("#finder").is_displayed()
+        server = UnixServer(host.serve, "[gateway] agent_socket", socket, mode="600")
+        server.start()
+        wait_for(lambda: len(browser.texts(NAMES)) == 4, "the VMs being shown")
+        assert unknown not in browser.one("body").text
+        assert browser.one("#finder").is_displayed()
+        browser.leave()
+        server.stop()
+    finally:
+        gateway.stop()
+    assert all("503" in complaint for complaint in browser.errors())
+
+
 def questions_within(milliseconds: int, browser: Browser, host: PlayedHost) -> int:
     """How many questions the page asks in that time."""
     before = len(host.asked)

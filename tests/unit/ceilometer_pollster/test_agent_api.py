@@ -129,6 +129,45 @@ def test_an_answer_that_drips_is_given_up_in_time(path: str, begin: bytes, monke
         dripping.join()
 
 
+@contextlib.contextmanager
+def full_queue(path: str) -> Iterator[socket.socket]:
+    """A socket that takes no connection more, until one is taken from its queue."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        server.bind(path)
+        server.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                client.setblocking(False)
+                client.connect(path)
+        yield server
+
+
+def test_a_full_queue_of_connections_is_tried_again_until_there_is_room(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = list[float]()
+    with full_queue(path) as server:
+
+        def make_room(seconds: float) -> None:
+            tries.append(seconds)
+            if len(tries) == 3:
+                server.accept()[0].close()
+
+        monkeypatch.setattr(agent_api.time, "sleep", make_room)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            agent_api._connect(connection, path, time.monotonic() + 60)
+            assert connection.getpeername() == path
+    assert len(tries) == 3
+
+
+def test_a_queue_of_connections_that_stays_full_is_given_up_in_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_api, "TIMEOUT", 0.3)
+    with full_queue(path), pytest.raises(NoCounts, match=r"others fill its queue of connections for 0\.3 s"):
+        ask(path)
+
+
 def test_a_socket_that_may_not_be_used_names_what_lets_one_in(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     def refuse(self: socket.socket, address: str) -> None:
         raise PermissionError(13, os.strerror(13))

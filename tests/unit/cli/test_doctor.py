@@ -10,6 +10,8 @@ import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
+from vmqos.bench import left_paused
+from vmqos.bench.left_paused import LeftPaused
 from vmqos.local_api.client import AgentClient
 
 
@@ -44,6 +46,19 @@ def test_an_agent_that_may_not_count_is_a_warning_with_the_drop_in(agent: FakeAg
     (found,) = (finding for finding in json.loads(ran.out) if finding["title"] == "Hardware events")
     assert found["status"] == "warning" and found["detail"].startswith("not counted: the agent lacks CAP_PERFMON")
     assert "vmqos-agent.service.d/hardware-events.conf" in found["command"]
+
+
+def test_a_vm_that_an_experiment_left_paused_is_a_warning_with_the_command_that_lets_it_run(
+    run: Run, conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_paused, "DIRECTORY", str(tmp_path / "run"))
+    left_paused.note(LeftPaused("nowhere:///", "a-uuid", "batch"))
+    ran = run("--config-file", conf, "doctor", "--problems", "-f", "json")
+    (found,) = (finding for finding in json.loads(ran.out) if finding["title"] == "Paused VM")
+    assert (found["status"], found["command"]) == ("warning", "virsh --connect nowhere:/// resume a-uuid")
+    assert "VM batch was paused for an experiment" in found["detail"]
+    monkeypatch.setattr("vmqos.host.single_instance.is_running", lambda path, who: True)
+    assert "Paused VM" not in run("--config-file", conf, "doctor", "--problems", "-f", "json").out
 
 
 def test_a_configuration_that_is_wrong_is_one_line(run: Run, tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ import pytest
 
 from tests.unit.cli.conftest import Run
 from vmqos.cli.lock import LockCreate
+from vmqos.hypervisor.exceptions import HypervisorUnreachable, NoHypervisor
+from vmqos.pseudo_lock import lifecycle, vm
+from vmqos.pseudo_lock.regions import Lock
 
 
 def parsed(*arguments: str) -> object:
@@ -62,3 +65,40 @@ def test_a_host_without_resctrl_is_one_line_on_stderr(run: Run, tmp_path: Path, 
     ran = run("--config-file", str(tmp_path / "vmqos.conf"), *command)
     assert (ran.status, ran.out) == (1, "")
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("taken", "status", "out", "err"),
+    [
+        (vm.Taken(("web",), {}), 0, ["Taken out of the definition of VM web"], []),
+        (
+            vm.Taken(("web",), {"db": "libvirt failed: no space left"}),
+            1,
+            ["Taken out of the definition of VM web"],
+            ["Still in the definition of VM db", "no space left", "virsh edit"],
+        ),
+        (HypervisorUnreachable(uri="qemu:///system", error="no answer"), 1, [], ["were not looked at", "no answer"]),
+        (NoHypervisor(uri="qemu:///system", error="no such socket"), 0, [], ["were not looked at"]),
+    ],
+    ids=["all", "not all", "libvirt does not answer", "no libvirt"],
+)
+def test_a_removal_ends_well_only_if_no_definition_is_known_to_have_the_device(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: vm.Taken | Exception,
+    status: int,
+    out: list[str],
+    err: list[str],
+) -> None:
+    def take(uri: str, lock: Lock) -> vm.Taken:
+        if isinstance(taken, Exception):
+            raise taken
+        return taken
+
+    monkeypatch.setattr(lifecycle, "remove", lambda host, name: Lock(name, "vmqos.lock-a", True, "pseudo-locksetup"))
+    monkeypatch.setattr(vm, "take", take)
+    ran = run("lock", "remove", "a")
+    assert ran.status == status
+    assert "Removed the lock a" in ran.out
+    assert all(words in ran.out for words in out) and all(words in ran.err for words in err)
+    assert bool(ran.err) == bool(err)

@@ -38,12 +38,18 @@ def test_the_verdict_alone_can_be_picked_for_a_script(agent: FakeAgent, run: Run
     assert run("plan", "--flavor-spec", "hw:cache_ways=3", "-f", "value", "-c", "Masks").out == "0=1c0;1=1c\n"
 
 
-def test_a_bad_extra_spec_is_the_agents_one_line(agent: FakeAgent, run: Run) -> None:
+def test_a_bad_extra_spec_is_wrong_usage_and_the_agents_one_line(agent: FakeAgent, run: Run) -> None:
     text = json.dumps({"error": "hw:cache_ways=two: write an integer"}).encode()
     agent.answers["/v1/plan"] = lambda query: ("400 Bad Request", text)
     ran = run("plan", "--flavor-spec", "hw:cache_ways=two")
-    assert (ran.status, ran.out) == (1, "")
+    assert (ran.status, ran.out) == (2, "")
     assert ran.err == "vmqos: hw:cache_ways=two: write an integer\n"
+
+
+def test_an_agent_that_knows_no_plan_is_no_wrong_usage(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/plan"] = lambda query: ("404 Not Found", b'{"error": "there is no /v1/plan"}')
+    ran = run("plan", "--flavor-spec", "hw:cache_ways=2")
+    assert (ran.status, ran.out, ran.err) == (1, "", "vmqos: there is no /v1/plan\n")
 
 
 def test_a_plan_for_nothing_is_wrong_usage(agent: FakeAgent, run: Run) -> None:

@@ -124,6 +124,34 @@ def test_an_option_in_the_section_of_libraries_is_told_with_the_sections_that_ha
     ]
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("debugg", "debug"), ("Debug", "debug"), ("log_fil", "log_file"), ("default_log_level", "default_log_levels")],
+)
+@pytest.mark.parametrize("registered", [True, False], ids=["daemon", "command"])
+def test_a_misspelt_option_of_oslo_log_is_told_with_what_was_probably_meant(
+    tmp_path: Path, option: str, meant: str, registered: bool
+) -> None:
+    conf = cfg.ConfigOpts()
+    if registered:
+        log.register_options(conf)
+    arguments = write(tmp_path, f"[DEFAULT]\n{option} = true\n")
+    assert list(loader.unknown_options(loader.load(arguments, conf))) == [
+        f"{arguments[1]}: [DEFAULT] {option} is unknown and ignored; did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("debug", "log_file", "log-file", "logfile", "logdir", "log_config", "use-journal", "log_rotation_type"),
+        *("control_exchange", "rpc_ping_enabled", "rpc_response_timeout", "executor_thread_pool_size"),
+    ],
+)
+def test_an_option_that_a_library_takes_is_no_typing_error(tmp_path: Path, option: str) -> None:
+    assert list(loader.unknown_options(loader.load(write(tmp_path, f"[DEFAULT]\n{option} = true\n")))) == []
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_a_time_without_end_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigurationError, match="audit_interval"):

@@ -124,6 +124,10 @@ PLACEMENT = {"where": "Placement", "error": None, "told_at": 1.0, "inventories":
         ({"placement": PLACEMENT}, Finding("Placement", Status.OK, "Placement has CUSTOM_LLC_WAYS=9")),
         ({"placement": PLACEMENT | {"told_at": None}}, Finding("Placement", Status.OK, "Placement: not told yet")),
         (
+            {"placement": PLACEMENT | {"changed_by_other": "another client has changed it"}},
+            Finding("Placement", Status.WARNING, "another client has changed it", "journalctl --unit vmqos-gateway"),
+        ),
+        (
             {"placement": PLACEMENT | {"error": "refused"}},
             Finding("Placement", Status.WARNING, "refused", "journalctl --unit vmqos-gateway"),
         ),

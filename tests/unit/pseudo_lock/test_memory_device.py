@@ -131,3 +131,84 @@ def test_the_vms_with_a_region_are_found_beside_vms_that_end_or_can_not_be_read(
     domains = [Domain("gone", None), Domain("deep", deep), Domain("plain", "<domain/>"), Domain("with it", xml)]
     connection = SimpleNamespace(listAllDomains=lambda: domains)
     assert [vm.name for vm in memory_device.having(connection, memory.path)] == ["with it"]
+
+
+MEMORY = shared_memory.SharedMemory("vmqos.lock-a", "/dev/pseudo_lock/vmqos.lock-a", 4096)
+PINS = shared_memory.Pins(frozenset({0}), {0: frozenset({0})})
+PLAIN = "<domain type='kvm'><title>old</title><vcpu>1</vcpu></domain>"
+
+
+class Defined(Domain):
+    """A VM whose definition another program changes, each time before one of the next reads."""
+
+    def __init__(self, xml: str, changes: tuple[str, ...] = ()) -> None:
+        super().__init__("web", xml)
+        self.xml, self.written, self._reads, self._changes = xml, list[str](), 0, list(changes)
+
+    def XMLDesc(self, flags: int) -> str:
+        self._reads += 1
+        if self._reads % 2 == 0 and self._changes:
+            self.xml = self._changes.pop(0)
+        return self.xml
+
+    def lookupByUUIDString(self, uuid: str) -> Defined:
+        return self
+
+    def defineXML(self, xml: str) -> None:
+        self.xml = xml
+        self.written.append(xml)
+
+
+def with_memory(title: str) -> str:
+    return shared_memory.with_memory(PLAIN.replace("old", title), MEMORY, PINS)
+
+
+def vm_of(xml: str) -> memory_device.Vm:
+    return memory_device.Vm("uuid", "web", False, True, xml, "")
+
+
+def test_what_another_program_changes_in_a_definition_meanwhile_is_kept_when_a_region_is_taken() -> None:
+    domain = Defined(with_memory("old"), (with_memory("new"), with_memory("newer")))
+    memory_device.take(domain, vm_of(with_memory("first")), MEMORY.path)
+    assert not shared_memory.has_memory(domain.xml, MEMORY.path)
+    assert "<title>newer</title>" in domain.xml
+    assert len(domain.written) == 1
+
+
+def test_a_definition_that_changes_again_and_again_is_left_to_the_other_program() -> None:
+    changes = tuple(with_memory(str(number)) for number in range(100))
+    domain = Defined(with_memory("old"), changes)
+    with pytest.raises(exceptions.DefinitionChanged, match="VM web"):
+        memory_device.take(domain, vm_of(with_memory("old")), MEMORY.path)
+    assert domain.written == []
+
+
+def test_a_definition_that_changed_since_the_pins_were_chosen_is_not_written() -> None:
+    domain = Defined(PLAIN.replace("old", "new"))
+    with pytest.raises(exceptions.DefinitionChanged):
+        memory_device.give(domain, vm_of(PLAIN), MEMORY, PINS, None)
+    assert domain.written == []
+    memory_device.give(domain, vm_of(domain.xml), MEMORY, PINS, None)
+    assert domain.xml == with_memory("new")
+
+
+def test_where_a_vm_is_not_given_a_region_what_another_program_wrote_meanwhile_stays() -> None:
+    domain = Defined(PLAIN)
+
+    def change_it_and_fail() -> None:
+        domain.xml = domain.xml.replace("old", "new")
+        raise Gone
+
+    domain.vcpuPinInfo = lambda _: change_it_and_fail()  # type: ignore[attr-defined]
+    domain.getCPUMap = lambda: (1, [True], 1)  # type: ignore[attr-defined]
+    with pytest.raises(Gone):
+        memory_device.give(domain, vm_of(PLAIN), MEMORY, PINS, PINS)
+    assert "<title>new</title>" in domain.xml
+    assert not shared_memory.has_memory(domain.xml, MEMORY.path)
+
+
+def test_a_definition_that_names_the_region_and_can_not_be_read_is_found_too() -> None:
+    deep = f"<domain><title>{MEMORY.path}</title>{'<a>' * 300}{'</a>' * 300}</domain>"
+    (vm,) = memory_device.having(SimpleNamespace(listAllDomains=lambda: [Domain("deep", deep)]), MEMORY.path)
+    with pytest.raises(exceptions.UnreadableDescription):
+        memory_device.take(Defined(deep), vm, MEMORY.path)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vmqos.hypervisor.exceptions import QemuRefused
+from vmqos.hypervisor.exceptions import DefinitionChanged, HypervisorFailed, QemuRefused
 from vmqos.pseudo_lock import exceptions, lifecycle, memory_device, vm
 from vmqos.pseudo_lock.lifecycle import Wanted
 from vmqos.pseudo_lock.memory_device import Vm
@@ -75,3 +75,36 @@ def test_a_region_that_can_not_be_taken_back_is_told_with_what_failed_first(
     monkeypatch.setattr(vm, "LET_GO", 0.1)
     with pytest.raises(exceptions.NotTakenBack, match=f"no slot.*{words}.*'vmqos lock remove a' does it later"):
         create()
+
+
+def test_a_definition_that_changes_while_the_region_is_locked_is_read_again(
+    removals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = XML.replace("<vcpu>1<", "<vcpu>2<")
+    seen = iter([Vm("uuid", "web", False, True, xml, "") for xml in (XML, more)])
+    given = list[Vm]()
+
+    def give(connection: object, asked: Vm, *_: object) -> None:
+        given.append(asked)
+        if asked.xml != more:
+            raise DefinitionChanged(name="web")
+
+    monkeypatch.setattr(memory_device, "look", lambda *_: next(seen))
+    monkeypatch.setattr(memory_device, "give", give)
+    assert vm.create(HOST, WANTED, "test:///", "uuid", next_start=False).vcpus == {0: "0", 1: "0"}
+    assert [one.xml for one in given] == [XML, more]
+    assert removals == []
+
+
+def test_a_vm_whose_definition_can_not_be_cleaned_does_not_keep_others_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(connection: object, one: Vm, path: str) -> None:
+        if one.name == "stuck":
+            raise HypervisorFailed(uri="test:///", error="no space left")
+
+    vms = [Vm(name, name, False, True, XML, "") for name in ("web", "stuck", "db")]
+    monkeypatch.setattr(memory_device, "connected", lambda uri: contextlib.nullcontext(None))
+    monkeypatch.setattr(memory_device, "having", lambda *_: vms)
+    monkeypatch.setattr(memory_device, "take", take)
+    taken = vm.take("test:///", Lock("a", "vmqos.lock-a", True, "pseudo-locked"))
+    assert taken.names == ("web", "db")
+    assert list(taken.problems) == ["stuck"] and "no space left" in taken.problems["stuck"]

@@ -30,6 +30,11 @@ def test_the_guide_explains_every_variable_of_the_role() -> None:
     assert sorted(re.findall(r"^   \* - ``(vmqos_\w+)``$", page, re.MULTILINE)) == sorted(defaults)
 
 
+def comment(text: str) -> str:
+    """What Ansible's filter of that name makes of a text in its plain style (ansible.plugins.filter.core)."""
+    return "\n".join(["#", *(f"# {line}" for line in text.split("\n")), "#"])
+
+
 def test_the_options_are_read_as_they_stand_in_the_variable(tmp_path: Path) -> None:
     wanted = yaml.safe_load("""
         agent: {audit_interval: 9}
@@ -40,7 +45,10 @@ def test_the_options_are_read_as_they_stand_in_the_variable(tmp_path: Path) -> N
     # What Ansible's vault has encrypted is no text to Jinja, but a sequence of letters.
     wanted["notifications"]["transport_url"] = UserString("rabbit://a:[b]@192.0.2.1/")
     # As Ansible sets it.
-    template = jinja2.Environment(trim_blocks=True).from_string((ROLE / "templates/vmqos.conf.j2").read_text())
-    (tmp_path / "vmqos.conf").write_text(template.render(vmqos_conf=wanted, ansible_managed="managed"))
+    ansible = jinja2.Environment(trim_blocks=True)
+    ansible.filters["comment"] = comment
+    template = ansible.from_string((ROLE / "templates/vmqos.conf.j2").read_text())
+    managed = "managed\nby Ansible\n[agent]\naudit_interval = 8"
+    (tmp_path / "vmqos.conf").write_text(template.render(vmqos_conf=wanted, ansible_managed=managed))
     conf = loader.load(["--config-file", str(tmp_path / "vmqos.conf")])
     assert {section: {name: conf[section][name] for name in options} for section, options in wanted.items()} == wanted

@@ -32,6 +32,9 @@ class Kind(StrEnum):
 EXTRA_SPEC = "KEY=VALUE"
 """The metavar of an option that takes an extra spec."""
 
+PROFILE = "PROFILE"
+"""The metavar of an option that takes the name of a simulated machine."""
+
 _KINDS = {
     "VM": Kind.NAMES,
     "UUID": Kind.UUIDS,
@@ -98,5 +101,10 @@ def _words(action: argparse.Action) -> tuple[str, ...]:
     """The words that an option takes one of, if they mean nothing to a shell; one that ends with ``=`` goes on."""
     if action.metavar == EXTRA_SPEC:
         return tuple(f"{key.name}={word}" for key in extra_specs.KEYS for word in key.words or ("",))
+    if action.metavar == PROFILE:
+        # Imported here: no command but this one and 'simulate' needs the simulator.
+        from vmqos.simulator import PROFILES
+
+        return tuple(PROFILES)
     words = tuple(map(str, action.choices or ()))
     return words if all(re.fullmatch(r"[A-Za-z0-9_-]+", word) for word in words) else ()

@@ -83,7 +83,7 @@ class Host:
 
     :ivar hostname: its hypervisor hostname, which is the name of its own provider.
     :ivar root: the UUID of that provider.
-    :ivar cache: the UUID of the child provider that the agent keeps; empty where there is none.
+    :ivar cache: the UUID of the child provider that the gateway keeps; empty where there is none.
     :ivar inventories: of vmqos' classes, by the UUID of the provider.
     """
 
@@ -242,7 +242,7 @@ def judge_host(host: Host, used: Mapping[str, Amounts]) -> Iterator[Finding]:
     if len(both) > 1:
         detail = (
             f"{host.name_of(both[0])} and {host.hostname} itself both have an inventory: the agent has credentials, "
-            "and nova-compute reads a file that an agent wrote; remove the file and restart nova-compute"
+            "and nova-compute reads a file that a gateway wrote; remove the file and restart nova-compute"
         )
         yield Finding(Problem.TWICE, host.hostname, "", "", detail)
 
@@ -314,7 +314,7 @@ def _lacking(server: Server, host: Host, wanted: Amounts, on_right: Amounts, hel
     problem = Problem.TOO_LITTLE if on_right else Problem.MISSING
     detail = f"was promised what takes {units.amounts(wanted)}, and holds {units.amounts(on_right)}"
     if not host.provider:
-        detail += f": {host.hostname} has no provider of cache, for no agent tells Placement what it has"
+        detail += f": {host.hostname} has no provider of cache, for no gateway tells Placement what it has"
     elif not held:
         detail += (
             ": it has no allocation at all, not even of CPUs; give it those of Nova's own classes first "

@@ -80,7 +80,7 @@ class Audit(_Claims):
 
     Finds claims of servers that no longer exist, and of migrations that are over (orphan); servers with a promise and
     no claim (missing), or with one that is too little or too much; claims on a host that the server is not on, or on
-    the compute node's own provider where the agent keeps another one (misplaced, double); hosts of which more is
+    the compute node's own provider where the gateway keeps another one (misplaced, double); hosts of which more is
     claimed than there is (overdrawn), or whose ways are counted twice.
 
     A server that is moved, resized, built or deleted now is left out, and so is one that is in error.
@@ -198,16 +198,16 @@ class Withdraw(Documented):
     """Have Placement give no more of this host, while its agent is away.
 
     Reserves all that Placement has of this host's ways and control groups, and takes away the traits of vmqos: Nova
-    places no further server with a promise here. Servers that run here keep what they hold, and can be moved away. An
-    agent that starts tells Placement anew what the host has.
+    places no further server with a promise here. Servers that run here keep what they hold, and can be moved away. When
+    an agent runs here again, the gateway tells Placement anew what the host has.
 
     Uses the credentials of [placement] in the agent's configuration. Where that names a file for nova-compute instead
     (provider_yaml), the file is changed, and nova-compute has to be restarted to read it. Where it has neither, there
     is nothing to do.
 
-    While the agent runs it is refused: the agent would tell Placement otherwise. --dry-run, which changes nothing, is
-    not. systemd runs this command when the agent has been away for ten minutes (vmqos-withdraw.timer), and
-    'vmqos reset' does the same.
+    While the agent runs it is refused: the gateway would tell Placement again what the agent says of the host. This is
+    not so for --dry-run, which changes nothing. systemd runs this command when the agent has been away for ten minutes
+    (vmqos-withdraw.timer), and 'vmqos reset' does the same.
 
     For example::
 
@@ -227,9 +227,13 @@ class Withdraw(Documented):
 
         conf = settings.configuration(self.app.options)
         if not parsed_args.dry_run and is_running(conf.resctrl.path):
-            raise exceptions.AgentTellsPlacement()
+            raise exceptions.GatewayWouldTell()
         done = withdraw.perform(conf, dry_run=parsed_args.dry_run)
-        line = "Nothing to do: the agent tells neither Placement nor nova-compute." if done is None else done.line
+        line = (
+            "Nothing to do: the configuration has the gateway tell neither Placement nor nova-compute."
+            if done is None
+            else done.line
+        )
         self.app.stdout.write(f"{neutralise(line)}\n")
         return 0
 

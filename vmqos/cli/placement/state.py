@@ -135,7 +135,7 @@ class State:
 
 
 def _hosts(providers: Iterable[Provider]) -> Iterator[Host]:
-    """All that may be compute nodes: the roots, each with the child that an agent keeps."""
+    """All that may be compute nodes: the roots, each with the child that a gateway keeps."""
     listed = list(providers)
     children = {(found.parent, found.name): found.uuid for found in listed if found.parent is not None}
     for found in listed:

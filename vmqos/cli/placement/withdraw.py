@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telling OpenStack that this host has nothing more to promise, while no agent runs here.
 
-Servers keep what they hold. An agent that starts tells OpenStack anew what the host has.
+Servers keep what they hold. When an agent runs again, the gateway tells OpenStack anew what the host has.
 """
 
 from __future__ import annotations

@@ -38,6 +38,16 @@ WITHOUT_RESCTRL = 60.0
 """Seconds after which a host without a readable resctrl is told to have nothing to promise: it may just be mounted."""
 
 
+CONTESTED = 4
+"""Intervals between two looks for which it is told that another client changed the provider: two gateways that do so in
+turns each find the other one's change within two or three."""
+
+ANOTHER_HOST = (
+    "It was put right. If that goes on, two hosts have one hypervisor hostname, and their gateways overwrite each "
+    "other: give each host a name of its own, as its nova-compute has it ([placement] hypervisor_hostname)"
+)
+
+
 class Target(Protocol):
     """Where to tell it."""
 
@@ -45,6 +55,8 @@ class Target(Protocol):
     """In an operator's words."""
     asks_what_is_held: bool
     """Whether it asks what VMs hold before it lowers what one VM can have."""
+    changed_by_other: str
+    """What another client had changed of what was told, when it was told last; empty for nothing."""
 
     def tell(self, found: Capacity, hostname: str | None) -> bool:
         """Tell it, and say whether anything had to be changed.
@@ -64,11 +76,13 @@ class Api:
     def __init__(self, service: Service) -> None:
         self.where = "Placement"
         self.asks_what_is_held = True
+        self.changed_by_other = ""
         self._placement = Placement(service)
         self._last: Synced | None = None
 
     def tell(self, found: Capacity, hostname: str | None) -> bool:
         """See :class:`Target`."""
+        self.changed_by_other = ""
         if hostname is None:
             raise HostnameUnknown()
         name = resources.provider_name(hostname)
@@ -87,8 +101,11 @@ class Api:
             known_traits=frozenset(resources.TRAITS),
             withdrawn_prefix=resources.LLC_SHARED,
         )
-        self._last = synchronize(self._placement, wanted, self._last)
+        # Where it fails halfway, what it left is not known.
+        last, self._last = self._last, None
+        self._last = synchronize(self._placement, wanted, last)
         self.where = f"Placement, resource provider {name}"
+        self.changed_by_other = self._last.changed_by_other
         return self._last.changed
 
 
@@ -101,6 +118,7 @@ class File:
     def __init__(self, path: str) -> None:
         self.where = path
         self.asks_what_is_held = False
+        self.changed_by_other = ""
         self._path = path
 
     def tell(self, found: Capacity, hostname: str | None) -> bool:
@@ -183,6 +201,8 @@ class PlacementSync:
         self._told: tuple[Capacity, str | None] | None = None
         """What was told last, and of which compute node."""
         self._check_at = 0.0
+        self._contested_at = 0.0
+        """When another client's change was found last, by the monotonic clock."""
         self.health: contract.PlacementHealth = {
             "where": target.where,
             "error": None,
@@ -191,6 +211,7 @@ class PlacementSync:
             "traits": [],
             "changes": 0,
             "failures": 0,
+            "changed_by_other": None,
         }
 
     @classmethod
@@ -324,4 +345,18 @@ class PlacementSync:
             "inventories": {name: inventory.capacity for name, inventory in found.inventories.items()},
             "traits": sorted(found.traits),
             "changes": before["changes"] + changed,
+            "changed_by_other": self._contested(before.get("changed_by_other")),
         }
+
+    def _contested(self, before: str | None) -> str | None:
+        """What another client changed lately, with what that may mean; the log has it, too.
+
+        :param before: what was told of this until now. It stays for as long as two gateways may take to undo what the
+            other one wrote.
+        """
+        if by_other := self._target.changed_by_other:
+            text = f"another client has changed {self._target.where}: {by_other}. {ANOTHER_HOST}"
+            LOG.warning("%s", text)
+            self._contested_at = time.monotonic()
+            return text
+        return before if time.monotonic() < self._contested_at + CONTESTED * self._check_interval else None

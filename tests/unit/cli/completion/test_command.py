@@ -10,6 +10,8 @@ import pytest
 from tests.unit.cli.conftest import Run
 from vmqos.cli.app import VmqosApp
 from vmqos.cli.completion import places
+from vmqos.cli.simulate import Simulate
+from vmqos.simulator import PROFILES
 
 
 def test_a_parser_tells_what_each_place_takes() -> None:
@@ -52,6 +54,12 @@ def test_a_parser_tells_what_each_place_takes() -> None:
         "--odd",
     )
     assert places.of_parser(argparse.ArgumentParser()).argument == "other"
+
+
+def test_the_simulated_machines_are_the_words_of_the_option_that_names_one() -> None:
+    found = places.of_parser(Simulate(None, None).get_parser("vmqos simulate"))
+    assert found.choices == {"--profile": tuple(PROFILES)}
+    assert (found.values["--profile"], found.argument) == ("choices", "files")
 
 
 def test_each_beginning_of_a_command_has_the_words_that_may_follow_it() -> None:

@@ -25,5 +25,13 @@ def test_while_the_agent_runs_a_withdrawal_is_refused_and_only_said_by_a_dry_run
     said = run("--config-file", str(conf), "placement", "withdraw", "--dry-run")
     assert (said.status, said.err) == (0, "") and said.out.startswith(f"Would reserve all that {offered} has")
     refused = run("--config-file", str(conf), "placement", "withdraw")
-    assert (refused.status, refused.out) == (1, "") and "vmqos-agent runs" in refused.err
+    assert (refused.status, refused.out) == (1, "")
+    assert "vmqos-agent runs, and vmqos-gateway would tell Placement again" in refused.err
     assert offered.read_text() == before
+
+
+def test_where_the_gateway_tells_openstack_nothing_there_is_nothing_to_withdraw(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "vmqos.conf").write_text("")
+    said = run("--config-file", str(tmp_path / "vmqos.conf"), "placement", "withdraw", "--dry-run")
+    assert (said.status, said.err) == (0, "")
+    assert "has the gateway tell neither Placement nor nova-compute" in said.out

@@ -41,7 +41,7 @@ class Notes:
     """A target."""
 
     def __init__(self) -> None:
-        self.where, self.asks_what_is_held = "somewhere", True
+        self.where, self.asks_what_is_held, self.changed_by_other = "somewhere", True, ""
         self.told: list[Capacity] = []
         self.times: list[float] = []
         self.hostnames: list[str | None] = []
@@ -121,7 +121,28 @@ def test_what_the_agent_says_first_is_told(sync: PlacementSync, notes: Notes) ->
         "traits": sorted({L3_CAT, CMT}),
         "changes": 1,
         "failures": 0,
+        "changed_by_other": None,
     }
+
+
+def test_another_gateway_that_overwrites_what_was_told_is_told_until_it_has_not_for_some_looks(
+    make: Make, notes: Notes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "CONTESTED", 1e6)
+    notes.changed_by_other = "of CUSTOM_LLC_WAYS total 9 is 4 now"
+    sync = make(check_interval=0.05)
+    sync.offer(HOST, NAME)
+    eventually(lambda: len(notes.told) > 2)
+    told = str(sync.health["changed_by_other"])
+    assert told.startswith("another client has changed somewhere: of CUSTOM_LLC_WAYS total 9 is 4 now.")
+    assert "two hosts have one hypervisor hostname" in told and "[placement] hypervisor_hostname" in told
+    assert [record.levelname for record in caplog.records if record.message == told][:1] == ["WARNING"]
+    notes.changed_by_other = ""
+    looks = len(notes.told)
+    eventually(lambda: len(notes.told) > looks + 2)
+    assert sync.health["changed_by_other"] == told
+    monkeypatch.setattr(placement, "CONTESTED", 0)
+    eventually(lambda: sync.health["changed_by_other"] is None)
 
 
 def test_only_a_change_is_told(sync: PlacementSync, notes: Notes) -> None:

@@ -83,7 +83,16 @@ function cachesOf(caches) {
 
 /** Show them in a description list. */
 export function update(list, state) {
-  keyed(list, factsOf(state), {
+  showFacts(list, factsOf(state));
+}
+
+/** Show the one fact about a host whose agent has not answered yet. */
+export function updateUnheard(list) {
+  showFacts(list, [["Agent", "has not answered yet"]]);
+}
+
+function showFacts(list, facts) {
+  keyed(list, facts, {
     key: ([title]) => title,
     create: ([title]) => make("div", {}, make("dt", {}, title), make("dd")),
     update: (element, [, text]) => setText(element.lastChild, text),

@@ -206,10 +206,22 @@ function fallSilent(error) {
   setText(part("silence"), text);
   show(part("silence"), true);
   show(part("old"), false);
+  if (!before) tellUnknown();
   if (shownHost?.health) tellHost({ ...shownHost, health: later(shownHost.health, Date.now() / 1000 - heard) });
   document.body.classList.add("stale");
   tellHealth("silent", "failing");
   document.title = "(!) vmqos does not answer";
+}
+
+/** Say in each part why nothing stands there: the agent has not answered since the page was opened. */
+function tellUnknown() {
+  for (const empty of ["calm", "no-ways", "no-vms"]) {
+    setText(part(empty), "Not known: the agent has not answered yet.");
+    show(part(empty), true);
+  }
+  host.updateUnheard(part("host"));
+  show(part("vms"), false);
+  show(part("finder"), false);
 }
 
 function hearAgain() {

@@ -9,16 +9,18 @@ import re
 from oslo_config import cfg
 from oslo_log import log
 
-from vmqos.conf.exceptions import ConfigurationError
-
 _BAD_VALUE = re.compile(r"Value for option (\w+) from LocationInfo\(.*?detail='(.*?)'\) is not valid: (.*)", re.DOTALL)
 """What oslo.config says of a bad value; the error itself carries none of its parts."""
+
+
+class LogRefused(Exception):
+    """There can be no log as the options of oslo.log have it; the message names the option where that is known."""
 
 
 def set_up(conf: cfg.ConfigOpts) -> None:
     """Have the root logger's handlers be those that the configuration asks for.
 
-    :raises vmqos.conf.exceptions.ConfigurationError: if they can't be had; the handlers from before stay then.
+    :raises LogRefused: if they can't be had; the handlers from before stay then.
     """
     root = logging.getLogger()
     before = list(root.handlers)
@@ -27,7 +29,7 @@ def set_up(conf: cfg.ConfigOpts) -> None:
     except (OSError, RuntimeError, TypeError, ValueError, log.LogConfigError) as error:
         # oslo.log takes away what was there before it makes what comes.
         root.handlers[:] = before
-        raise ConfigurationError(_explain(error)) from error
+        raise LogRefused(_explain(error)) from error
 
 
 def _explain(error: Exception) -> str:

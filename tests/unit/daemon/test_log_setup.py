@@ -8,8 +8,8 @@ import pytest
 from oslo_config import cfg
 from oslo_log import log
 
-from vmqos.conf import loader, log_setup
-from vmqos.conf.exceptions import ConfigurationError
+from vmqos.conf import loader
+from vmqos.daemon import log_setup
 
 
 def load(tmp_path: Path, text: str) -> cfg.ConfigOpts:
@@ -46,7 +46,7 @@ def test_a_log_that_can_not_be_is_refused_and_the_one_from_before_stays(
     root, kept = logging.getLogger(), logging.NullHandler()
     monkeypatch.setattr(root, "handlers", [kept])
     conf = load(tmp_path, text.format(folder=tmp_path))
-    with pytest.raises(ConfigurationError) as raised:
+    with pytest.raises(log_setup.LogRefused) as raised:
         log_setup.set_up(conf)
     assert str(raised.value) == told.format(folder=tmp_path)
     assert root.handlers == [kept]
