@@ -236,8 +236,8 @@ class RunningVm:
 
     def kernel_threads(self) -> dict[int, str]:
         """The kernel's threads outside the process that work for the VM: KVM's for its timer chip."""
-        named = _named(Path(f"/proc/{pid}") for pid in processes.all_pids())
-        return {pid: name for pid, name in named.items() if name == f"kvm-pit/{self.pid}"}
+        named, wanted = _named(Path(f"/proc/{pid}") for pid in processes.all_pids()), f"kvm-pit/{self.pid}"
+        return {pid: name for pid, name in named.items() if name == wanted}
 
 
 def _named(paths: Iterable[Path]) -> dict[int, str]:

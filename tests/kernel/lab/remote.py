@@ -32,7 +32,8 @@ ITEMS = "guest-items.json"
 # Plugins are chosen, because finding and importing all that the guest's Debian has takes seconds under emulation.
 SCRIPT = f"""export VMQOS_GUEST={{pair.machine}}:{{pair.kernel}} VMQOS_GUEST_ITEMS=$PWD/{ITEMS}
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {{settings}}
-exec python3 -m pytest -p pytest_timeout -p tests.kernel.inside.reports -p no:cacheprovider {{options}} {{files}}
+exec python3 -m pytest -p pytest_timeout -o timeout={{limit:.0f}} -p tests.kernel.inside.reports \\
+    -p no:cacheprovider {{options}} {{files}}
 """
 HANDED_ON = "VMQOS_TROUBLE_"
 """With what the names of the environment variables begin that tests inside need, too."""
@@ -42,6 +43,10 @@ POLL = 0.05
 
 TIME_LIMIT = pytest.StashKey[float]()
 """Seconds that an item may take inside."""
+
+USUAL_TIME_LIMIT = 600.0
+"""That of an item that has no marker ``timeout``: twice as long as outside. It ends what hangs, and judges nothing; and
+an emulated machine on a busy one has VMs of its own to start."""
 
 BOOT_TIMEOUT = 300.0
 """Seconds that a guest may take to its first word."""
@@ -89,7 +94,7 @@ class RemoteItems:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if pair_of(item):
-                item.stash[TIME_LIMIT] = _time_limit(self._config, item)
+                item.stash[TIME_LIMIT] = _time_limit(item)
                 # It is kept inside, where the test runs; outside it would count the boot, too.
                 item.add_marker(pytest.mark.timeout(0), append=False)
 
@@ -147,7 +152,11 @@ class RemoteRun:
         """Start the guest with the tests of these node ids."""
         files = sorted({name.partition("::")[0] for name in names})
         script = SCRIPT.format(
-            pair=self._pair, options=_options(self._config), files=" ".join(files), settings=_settings()
+            pair=self._pair,
+            limit=USUAL_TIME_LIMIT,
+            options=_options(self._config),
+            files=" ".join(files),
+            settings=_settings(),
         )
         job = Job(script, {ITEMS: json.dumps(names)})
         self._guest = Guest(machines.machine(self._pair.machine), self._pair.kernel, job, self._path)
@@ -288,10 +297,10 @@ def _settings() -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in found.items())
 
 
-def _time_limit(config: pytest.Config, item: pytest.Item) -> float:
+def _time_limit(item: pytest.Item) -> float:
     """Seconds that the test may take (pytest-timeout)."""
     marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker and marker.args else float(config.getini("timeout") or 300.0)
+    return float(marker.args[0]) if marker and marker.args else USUAL_TIME_LIMIT
 
 
 def _directory(config: pytest.Config, pair: Pair) -> Path:
