@@ -58,7 +58,7 @@ class Doctor(Listing):
             gateway.health,
             agent.hardware_events,
             check_claims=lambda: claim_checks.claims(conf, agent.vms),
-            check_left_paused=lambda: left_paused(conf.resctrl.path),
+            check_left_paused=lambda: _left_paused(conf.resctrl.path),
         )
         self.exit_status = int(any(finding.status is Status.PROBLEM for finding in findings))
         if parsed_args.problems:
@@ -79,7 +79,7 @@ class Doctor(Listing):
         ]
 
 
-def left_paused(resctrl_path: str) -> Iterator[Finding]:
+def _left_paused(resctrl_path: str) -> Iterator[Finding]:
     """The VMs that an experiment left paused; none while one runs, for what it pauses it lets run again."""
     from vmqos.bench import left_paused
     from vmqos.host.finding import Finding, Status

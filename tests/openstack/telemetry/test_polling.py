@@ -49,7 +49,9 @@ def test_each_meter_has_a_sample_of_each_running_instance_and_of_no_other(pollin
 
 
 def test_samples_carry_unit_name_project_and_flavor(polling: Polling, wait_for: WaitFor) -> None:
-    wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate")
+    names = {meter.name for meter in METERS}
+    # They are sent meter by meter.
+    wait_for(lambda: all(GOLD.uuid in polling.series(name) for name in names), "a sample of each meter")
     labels = {one.labels["counter"]: one.labels for one in polling.samples() if one.labels["resource"] == GOLD.uuid}
     assert {name: one["unit"] for name, one in labels.items()} == {meter.name: meter.unit for meter in METERS}
     assert {one["resource_name"] for one in labels.values()} == {f"{GOLD.display_name}:{GOLD.name}"}
@@ -58,7 +60,8 @@ def test_samples_carry_unit_name_project_and_flavor(polling: Polling, wait_for: 
 
 
 def test_a_promise_is_ways_on_each_cache_and_bytes_in_all(polling: Polling, node: Node, wait_for: WaitFor) -> None:
-    wait_for(lambda: set(polling.series("cpu_l3_cache.ways")) == PROMISED, "the promises")
+    meters = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
+    wait_for(lambda: all(set(polling.series(meter)) == PROMISED for meter in meters), "the promises")
     assert set(polling.series("cpu_l3_cache.ways").values()) == {WAYS}
     assert set(polling.series("cpu_l3_cache.allocated").values()) == {node.promised_bytes(GOLD)}
 
