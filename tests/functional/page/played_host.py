@@ -332,7 +332,7 @@ class PlayedHost(PlayedCounters):
 
     def _columns(self, basis: str) -> Any:
         """What both looks have, as columns where all of a VM's numbers are known."""
-        telemetry, hardware = self._answer("/v1/telemetry", {}), self._hardware_events()
+        telemetry, hardware = self._answer("/v1/telemetry", {}), dict(self._hardware_events())
         whole, apart = {}, {}
         for identity, vm in telemetry.pop("vms").items():
             is_apart = vm["missing"] or vm["package_rates"] or "measured" in vm
