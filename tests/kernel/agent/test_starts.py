@@ -119,6 +119,7 @@ def marking_rom(tmp_path: Path) -> Path:
     return rom
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("specs", [EXCLUSIVE_2, SHARED_3], ids=["exclusive", "shared"])
 def test_the_guests_first_instruction_runs_with_the_vms_ways(
     agent: Agent,
@@ -134,18 +135,24 @@ def test_the_guests_first_instruction_runs_with_the_vms_ways(
 ) -> None:
     """The register says so, as it was when the emulated CPU began with the VM's code."""
     wait_for_vm(make_vm({}), "none")
-    cpus = sorted(os.sched_getaffinity(0))
-    for cpu in cpus:
-        msr.forget_mark(cpu)
-    # The VMs of other tests are started paused.
+    cpus, check = sorted(os.sched_getaffinity(0)), witness.look
     flavor = vms.Flavor("marking", specs)
-    Born(f"first-{len(specs)}", witness, libvirt_host)
-    vm = vms.run(libvirt_host, vms.Vm(f"first-{len(specs)}", flavor, virt_type=virt_type, rom=marking_rom))
-    wait_for_vm(vm, "kept")
-    control = group(vm) if specs == EXCLUSIVE_2 else "vmqos.shared-ways3"
 
     def at_mark() -> list[int]:
         return [number for cpu in cpus if (number := msr.class_at_mark(cpu)) is not None]
 
-    wait_for(lambda: bool(at_mark()), "the guest's first instruction")
-    assert at_mark() == [groups.closid(resctrl.root, control)]
+    for number in range(STARTS):
+        for cpu in cpus:
+            msr.forget_mark(cpu)
+        witness.look, name = check, f"first-{len(specs)}-{number}"
+        born = Born(name, witness, libvirt_host)
+        # The VMs of other tests are started paused.
+        vm = vms.run(libvirt_host, vms.Vm(name, flavor, virt_type=virt_type, rom=marking_rom))
+        wait_for_vm(vm, "kept")
+        control = group(vm) if specs == EXCLUSIVE_2 else "vmqos.shared-ways3"
+        wait_for(lambda: bool(at_mark()), "the guest's first instruction")
+        if born.is_in_time(control):
+            assert at_mark() == [groups.closid(resctrl.root, control)]
+            return
+        vm.domain.destroy()
+    pytest.fail(f"none of {STARTS} starts was in time")
