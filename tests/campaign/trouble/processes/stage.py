@@ -26,7 +26,7 @@ from tests.campaign.trouble.story import Outcome
 from tests.campaign.trouble.verdicts import Kind, Violation
 from tests.campaign.trouble.vm import Vm
 from tests.functional.agent.tree import Tree
-from tools.lab import mounts, processes, vms
+from tools.lab import mounts, vms
 from tools.lab.agent import Agent
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.simulator import Simulator
@@ -41,8 +41,7 @@ MOST_VMS = 5
 WITHIN = 3.0
 """Seconds after which all must be settled once it is quiet and the agent has looked at its host: one second is the
 agent's, and the others are for a machine on which every CPU is wanted. Those in which it has none for anybody do not
-count, nor those in which it has none for the agent, the simulator and libvirtd. The stories that are played within one
-process know the time that the agent itself takes (``QUIET``)."""
+count. The stories that are played within one process know the time that the agent itself takes (``QUIET``)."""
 
 GIVE_UP = 60.0
 """Seconds to wait for that at most."""
@@ -313,7 +312,7 @@ class Stage:
         if self.agent.pid is None:
             self.agent.start()
         self._until(self._has_looked)
-        began, waited = time.monotonic(), self._seconds_without_cpu()
+        began = time.monotonic()
         wrong = list[Violation]()
 
         def is_settled() -> bool:
@@ -321,8 +320,7 @@ class Stage:
             return not wrong
 
         self._until(is_settled)
-        until = time.monotonic()
-        took = until - began - max(self.stalls.lost(began, until), self._seconds_without_cpu() - waited)
+        took = self.stalls.took(began)
         self.outcome.quiets += 1
         self.outcome.longest = max(self.outcome.longest, took)
         if wrong:
@@ -332,11 +330,6 @@ class Stage:
         for actor in self.actors:
             actor.truth.in_force = actor.truth.is_exclusive and self._row(actor)["state"] == "kept"
         self.tell_truth()
-
-    def _seconds_without_cpu(self) -> float:
-        """Seconds for which those that have to act so that all is settled have waited for a CPU so far."""
-        pids = self.agent.pid, self.simulator.pid, self.host.pid
-        return sum(processes.seconds_without_cpu(pid) for pid in pids if pid is not None)
 
     def _wrong(self) -> list[Violation]:
         """What is not as it should be on a quiet host."""
