@@ -6,7 +6,6 @@ Other processes of the machine have names and arguments of any bytes: those of t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -51,21 +50,6 @@ def arguments(pid: int) -> list[str]:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).rstrip("\0").split("\0")
     except OSError:
         return []
-
-
-def seconds_without_cpu(pid: int, *, first_only: bool = False) -> float:
-    """Seconds for which the living threads of a process have waited for a CPU so far, each by itself (``schedstat``).
-
-    It is 0 where the process is gone.
-
-    :param first_only: whether only the process's first thread counts.
-    """
-    waited, threads = 0, Path(f"/proc/{pid}/task")
-    with contextlib.suppress(FileNotFoundError):
-        for thread in [threads / str(pid)] if first_only else threads.iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                waited += int((thread / "schedstat").read_text().split()[1])
-    return waited / 1e9
 
 
 def end(pid: int, belongs: Callable[[int], bool], *, polite_for: float = 0.0) -> None:

@@ -14,17 +14,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.campaign.hostile import outsider, shipped
 from tests.campaign.hostile.tenants import Tenants
 from tests.functional.agent.tree import Tree
-from tools.lab import processes, vms
+from tools.lab import vms
 from tools.lab.agent import Agent, Options
 from tools.lab.private_libvirt import PrivateLibvirt
 from tools.lab.program import Program
@@ -64,18 +62,6 @@ def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
             umask=shipped.umask(module),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY)),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment from which the time of the agent's work counts.
-
-    :ivar at: seconds of the monotonic clock.
-    :ivar without_cpu: seconds for which those that do the work have waited for a CPU until then.
-    """
-
-    at: float
-    without_cpu: float
 
 
 class Stage:
@@ -139,22 +125,6 @@ class Stage:
         self.simulator.stop()
         self._held.close()
         self.stalls.__exit__()
-
-    def now(self) -> Moment:
-        """For :meth:`took`."""
-        # The agent's passes are its first thread's; its others answer those who ask, and may be many.
-        without_cpu = 0.0 if self.agent.pid is None else processes.seconds_without_cpu(self.agent.pid, first_only=True)
-        if self.simulator.pid is not None:
-            without_cpu += processes.seconds_without_cpu(self.simulator.pid)
-        return Moment(time.monotonic(), without_cpu)
-
-    def took(self, since: Moment) -> float:
-        """Seconds since a moment, without those in which the machine had no CPU, for anybody or for who does the work.
-
-        Who sleeps, waits for another or is stopped waits for no CPU: that counts in full.
-        """
-        now = self.now()
-        return now.at - since.at - max(self.stalls.lost(since.at, now.at), now.without_cpu - since.without_cpu)
 
     @property
     def pid(self) -> int:

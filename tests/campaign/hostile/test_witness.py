@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import attrgetter
 from typing import Protocol
 
 import pytest
@@ -61,13 +60,13 @@ def stopped(stage: Stage, pid: int, seconds: float = STOPPED, *, in_a_resize: bo
         until = time.monotonic() + GIVE_UP
         while time.monotonic() < until:
             since = stage.witness.resizes_since if in_a_resize else began
-            if since is not None and stage.took(max(since, began, key=attrgetter("at"))) >= seconds:
+            if since is not None and stage.stalls.took(max(since, began)) >= seconds:
                 break
             time.sleep(POLL)
         os.kill(pid, signal.SIGCONT)
 
     os.kill(pid, signal.SIGSTOP)
-    began = stage.now()
+    began = time.monotonic()
     thread = threading.Thread(target=let_go_on)
     thread.start()
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.campaign.hostile.stage import AUDIT, Moment, Stage
+from tests.campaign.hostile.stage import AUDIT, Stage
 from tests.campaign.hostile.usage import Usage
 from tools.lab import processes, vms
 from tools.lab.vms import RunningVm
@@ -25,8 +25,7 @@ LOG = logging.getLogger(__name__)
 
 WITHIN = 1.0
 """Seconds in which the agent must have served a VM, or have answered, whatever is tried meanwhile. Those in which the
-machine had no CPU for anybody do not count; nor, where a VM is served, those in which it had none for the agent or the
-simulator (:meth:`.Stage.took`)."""
+machine had no CPU for anybody do not count."""
 
 GIVE_UP = 30.0
 """Seconds after which what did not happen is told as such. It is no bound of the agent's: what came within it is judged
@@ -56,7 +55,7 @@ class Time:
     """What an operation took.
 
     :ivar took: seconds from outside.
-    :ivar simulated: seconds of them that the simulator worked.
+    :ivar simulated: seconds of them that the simulator worked, or waited for a CPU.
     """
 
     took: float
@@ -85,7 +84,7 @@ class Witness:
     :ivar resizes_since: the moment from which the time of the resize that is under way counts; ``None`` without one.
     """
 
-    resizes_since: Moment | None = None
+    resizes_since: float | None = None
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -126,9 +125,9 @@ class Witness:
 
         def start() -> float:
             started.append(self._start({"hw:cache_ways": "1"}))
-            began = self._stage.now()
+            began = time.monotonic()
             self._until(lambda: self._is_served(started[0], 1), "a VM that was started being served")
-            return self._stage.took(began)
+            return self._stage.stalls.took(began)
 
         def stop() -> float:
             if not started:
@@ -136,11 +135,11 @@ class Witness:
                 return 0.0
             vm = started.pop()
             vms.remove(self._stage.host.connection(), vm.uuid)
-            began = self._stage.now()
+            began = time.monotonic()
             self._until(
                 lambda: group_of(vm) not in self._stage.tree.groups(), "the group of a VM that ended being gone"
             )
-            return self._stage.took(began)
+            return self._stage.stalls.took(began)
 
         return {
             **dict(zip(HEALTH, (self._health_on_socket, self._health_on_port), strict=True)),
@@ -157,14 +156,14 @@ class Witness:
         self._ways = next(self._sizes)
         self.resized.change_flavor(vms.Flavor("resized", {"hw:cache_ways": str(self._ways)}))
         before()
-        began = self.resizes_since = self._stage.now()
+        began = self.resizes_since = time.monotonic()
         try:
             self._until(
                 lambda: self._is_served(self.resized, self._ways), f"a VM having {self._ways} ways after a resize"
             )
         finally:
             self.resizes_since = None
-        return self._stage.took(began)
+        return self._stage.stalls.took(began)
 
     def start_and_stop(self, before: Callable[[], None]) -> float:
         """Start a VM; the seconds until it is served, from outside.
@@ -174,9 +173,9 @@ class Witness:
         vm = self._start({"hw:cache_ways": "1"})
         try:
             before()
-            began = self._stage.now()
+            began = time.monotonic()
             self._until(lambda: self._is_served(vm, 1), "a VM that was started being served")
-            return self._stage.took(began)
+            return self._stage.stalls.took(began)
         finally:
             vms.remove(self._stage.host.connection(), vm.uuid)
 
@@ -217,9 +216,9 @@ class Witness:
 
     def restored(self) -> float:
         """Seconds until no promise is broken."""
-        began = self._stage.now()
+        began = time.monotonic()
         self._until(lambda: not self._broken(), "the promises that a neighbour broke being restored")
-        return self._stage.took(began)
+        return self._stage.stalls.took(began)
 
     @property
     def restore_limit(self) -> float:
@@ -241,11 +240,12 @@ class Witness:
             watch.end()
 
     def simulated(self) -> float:
-        """Seconds that the simulator has worked so far (``/proc/PID/schedstat``)."""
+        """Seconds that the simulator has worked so far, or would have if it had got a CPU (``/proc/PID/schedstat``)."""
         total = 0
         for thread in Path(f"/proc/{self._stage.simulator.pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                total += int((thread / "schedstat").read_text().split()[0])
+                working, waiting, _ = (thread / "schedstat").read_text().split()
+                total += int(working) + int(waiting)
         return total / 1e9
 
     def _start(self, extra_specs: dict[str, str]) -> RunningVm:

@@ -255,14 +255,14 @@ def taken(stage: Stage, name: str) -> Hold:
         raise RuntimeError("no RMID became free for the foreign group")
     try:
         _move_tasks(name)(stage)
-        began = stage.now()
+        began = time.monotonic()
         try:
             processes.wait_until(
                 lambda: stage.agent.get(path, GIVE_UP)["state"] == "degraded", "the agent telling of it", GIVE_UP
             )
         except TimeoutError as error:
             raise Harm(str(error)) from error
-        if (took := stage.took(began)) > TOLD_WITHIN:
+        if (took := stage.stalls.took(began)) > TOLD_WITHIN:
             raise Late(f"the agent telling of it took {took:.1f} s, {TOLD_WITHIN:.1f} s are allowed")
         if missing := stage.witness.steady.tasks().keys() - stage.tree.tasks(name):
             raise Harm(f"the agent took {len(missing)} tasks out of another program's group")

@@ -60,25 +60,6 @@ def test_time_in_which_the_machine_stands_still_does_not_count(clock: Clock, mon
     assert clock.now == 3.0 + 1.25
 
 
-def test_the_time_without_a_cpu_is_what_a_process_waits_for_one_and_not_what_it_sleeps() -> None:
-    cpu = min(os.sched_getaffinity(0))
-    busy = ["taskset", "--cpu-list", str(cpu), "sh", "-c", "while :; do :; done"]
-    with subprocess.Popen(["sleep", "60"]) as asleep, subprocess.Popen(busy) as one, subprocess.Popen(busy) as other:
-        try:
-            processes.wait_until(
-                lambda: min(processes.seconds_without_cpu(pid) for pid in (one.pid, other.pid)) > 0.1,
-                "each waiting for the other",
-                60.0,
-            )
-            before = processes.seconds_without_cpu(asleep.pid)
-            time.sleep(0.1)
-            assert processes.seconds_without_cpu(asleep.pid) == before
-        finally:
-            for process in (asleep, one, other):
-                process.kill()
-    assert processes.seconds_without_cpu(one.pid) == 0.0
-
-
 def test_a_process_of_any_bytes_is_looked_at_like_any_other() -> None:
     program = "import sys; open('/proc/self/comm', 'wb').write(b'\\xff) \\xfe'); print(flush=True); sys.stdin.read()"
     command = [os.fsencode(sys.executable), b"-c", os.fsencode(program), b"\xff\xc0\x80"]
