@@ -107,7 +107,7 @@ def witness(_session_witness: Witness, registers: L3Registers, pool: VmPool) -> 
     _session_witness.failures.clear()
 
     def look(step: Step) -> None:
-        broken = list(groups.broken_promises(groups.read(ROOT, registers), partial(is_promised, pool)))
+        broken = groups.broken_now(ROOT, registers, partial(is_promised, pool))
         assert not broken, f"before the write to {step.path}: {[str(found) for found in broken]}"
 
     _session_witness.look = look
