@@ -306,6 +306,11 @@ def make_vm(libvirt_host: PrivateLibvirt, virt_type: str) -> MakeVm:
 @pytest.fixture
 def wait_for(pace: Pace) -> WaitFor:
     """See :class:`WaitFor`."""
+    return waiting(pace)
+
+
+def waiting(pace: Pace) -> WaitFor:
+    """See :class:`WaitFor`."""
 
     def wait(condition: Callable[[], bool], what: str, timeout: float | None = None) -> None:
         def quietly() -> bool:

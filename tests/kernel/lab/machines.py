@@ -177,17 +177,19 @@ MACHINES: Mapping[str, Machine] = MappingProxyType({machine.name: machine for ma
 
 
 CORE = (
-    "cascade-lake-6.12",
     "goldmont-6.12",
     "milan-kvm-6.12",
 )
 """The guests of which CI runs the tests each time: either vendor, KVM, L2 allocation and cache pseudo-locking."""
 
+APART = (*CORE, "cascade-lake-6.12")
+"""The guests whose long tests are a part of their own."""
+
 CORE_PART, LONG_PART = "core", "long"
 PARTS = (
     CORE_PART,
     LONG_PART,
-    *(f"{LONG_PART}-{guest}" for guest in CORE),
+    *(f"{LONG_PART}-{guest}" for guest in APART),
     *(f"{name}-{kernel}" for name in MACHINES for kernel in KERNELS if f"{name}-{kernel}" not in CORE),
 )
 """The parts of the tests in guests, for the option ``--guests``: each test is in one of them. ``long`` has the long

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.kernel.lab.machines import CORE, CORE_PART, KERNELS, LONG_PART, MACHINES
+from tests.kernel.lab.machines import APART, CORE, CORE_PART, KERNELS, LONG_PART, MACHINES
 
 _GUEST = re.compile(rf"\[((?:{'|'.join(map(re.escape, MACHINES))})-(?:{'|'.join(map(re.escape, KERNELS))}))[-\]@]")
 
@@ -24,11 +24,9 @@ def part_of(nodeid: str, *, is_long: bool) -> str:
     :param is_long: whether it is marked as ``long``.
     """
     guest = guest_of(nodeid)
-    if guest is not None and guest not in CORE:
-        return guest
-    if not is_long:
-        return CORE_PART
-    return f"{LONG_PART}-{guest}" if guest else LONG_PART
+    if is_long and (guest is None or guest in APART):
+        return f"{LONG_PART}-{guest}" if guest else LONG_PART
+    return CORE_PART if guest is None or guest in CORE else guest
 
 
 _ONE_BOOT = {"tests/kernel/units/test_units.py": 150.0}

@@ -94,7 +94,9 @@ def test_the_parts_of_the_tests_in_guests_are_parts_that_pytest_knows() -> None:
 @pytest.mark.parametrize(
     ("nodeid", "is_long", "part"),
     [
-        ("test_it[cascade-lake-6.12]", False, "core"),
+        ("test_it[goldmont-6.12]", False, "core"),
+        ("test_it[milan-kvm-6.12-shared]", True, "long-milan-kvm-6.12"),
+        ("test_it[cascade-lake-6.12]", False, "cascade-lake-6.12"),
         ("test_it[cascade-lake-6.12-mba]", True, "long-cascade-lake-6.12"),
         ("test_it[cascade-lake-newest]", False, "cascade-lake-newest"),
         ("test_it[broadwell-6.12]", True, "broadwell-6.12"),

@@ -65,6 +65,6 @@ def test_a_part_is_run_with_its_arguments(runner: Runner, capfd: pytest.CaptureF
 
 def test_what_uses_each_cpu_runs_beside_no_other() -> None:
     beside = {str(rung) for rung in EACH_RUN if rotation.uses_one_cpu(str(rung))}
-    assert beside.isdisjoint({"py3:unit", "fuzz", "nova:plugin", "functional", "kernel:core"})
+    assert beside.isdisjoint({"py3:unit", "fuzz", "nova:plugin", "functional:host", "kernel:core"})
     assert beside >= {"openstack:promise", "campaign:trouble"}
     assert not rotation.uses_one_cpu("packages:container,wheel") and not rotation.uses_one_cpu("cover")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.page.conftest import NAMES, OpenPage
-from tests.functional.page.played_counters import MIB
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NAMES, OpenPage
+from tests.page.played_counters import MIB
+from tests.page.played_host import PlayedHost
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NAMES, NextLook, OpenPage, unfold
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost
 
 SEEN = "return [scrollY, document.activeElement.textContent, document.querySelectorAll(':not(.ticks *)').length]"
 """The view, the focus and the number of elements, without the charts' scales, which follow the values."""

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from selenium.webdriver import ActionChains, Keys
 
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, details
-from tests.functional.page.filled import few
-from tests.functional.page.played_counters import MIB
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, NextLook, OpenPage, Pause, details
+from tests.page.filled import few
+from tests.page.played_counters import MIB
+from tests.page.played_host import PlayedHost
 
 BURST = 40_000 * MIB
 

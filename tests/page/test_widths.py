@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage
-from tests.functional.page.filled import crowded, few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, OpenPage
+from tests.page.filled import crowded, few
+from tests.page.played_host import PlayedHost
 
 WIDTHS = [390, 820, 1400, 1920]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.page.conftest import NextLook, OpenPage, WaitFor
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import COLUMNS, PlayedHost
+from tests.page.conftest import NextLook, OpenPage, WaitFor
+from tests.page.filled import few
+from tests.page.played_host import COLUMNS, PlayedHost
 
 STAYING = ("/v1/vms", "/v1/caches", "/v1/capabilities", "/v1/events")
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost, serving
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, NextLook, OpenPage, Pause
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost, serving
 from vmqos.daemon.bounded_server import BoundedServer
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.gateway.metrics.text import Metrics

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost
 from tests.unit.agent.serve.test_counters import as_told
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.sample.hardware_counts import HardwareCounts

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, unfold
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, unfold
 from tools.lab.agent import Agent
 
 

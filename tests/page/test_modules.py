@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import OpenPage
+from tests.page.browser import Browser
+from tests.page.conftest import OpenPage
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from __future__ import annotations
 from selenium.webdriver import Keys
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NextLook, OpenPage, heard
-from tests.functional.page.filled import few, rich
-from tests.functional.page.played_counters import WAY
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import Browser
+from tests.page.conftest import NextLook, OpenPage, heard
+from tests.page.filled import few, rich
+from tests.page.played_counters import WAY
+from tests.page.played_host import PlayedHost
 from vmqos.cli.show import map_rows
 
 

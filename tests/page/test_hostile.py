@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import OpenPage
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import OpenPage
+from tests.page.played_host import PlayedHost
 
 HOSTILE = [
     "<img src=x onerror=window.pwned=1>",

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, charts, details, unfold
-from tests.functional.page.filled import few, rich
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NAMES, NextLook, OpenPage, Pause, charts, details, unfold
+from tests.page.filled import few, rich
+from tests.page.played_host import PlayedHost
 
 NONE = "\N{EN DASH}"
 

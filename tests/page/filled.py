@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from tests.functional.page.played_host import PlayedHost
+from tests.page.played_host import PlayedHost
 
 
 def few(host: PlayedHost) -> None:

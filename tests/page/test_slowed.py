@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import OpenPage
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost
-from tests.functional.page.test_widths import WIDTHS
+from tests.page.conftest import OpenPage
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost
+from tests.page.test_widths import WIDTHS
 from tests.unit.insight import hosts
 from vmqos.insight import LimitedIn, judge, plain
 

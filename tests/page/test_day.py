@@ -13,11 +13,11 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import PHONE, Browser
-from tests.functional.page.conftest import NextLook, OpenPage, Pause, heard, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_counters import MIB
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import PHONE, Browser
+from tests.page.conftest import NextLook, OpenPage, Pause, heard, unfold
+from tests.page.filled import few
+from tests.page.played_counters import MIB
+from tests.page.played_host import PlayedHost
 
 BAND = "return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d'))"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost
-from tests.functional.page.test_hostile import HOSTILE
-from tests.functional.page.test_widths import CUT, OUTSIDE, WIDTHS
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, NextLook, OpenPage, unfold
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost
+from tests.page.test_hostile import HOSTILE
+from tests.page.test_widths import CUT, OUTSIDE, WIDTHS
 
 PATH = "/v1/sizes"
 FALLS = {2: 0.9, 3: 0.5, 4: 0.2, 5: 0.18}

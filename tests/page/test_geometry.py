@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, OpenPage, Pause
-from tests.functional.page.filled import rich, troubled
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, OpenPage, Pause
+from tests.page.filled import rich, troubled
+from tests.page.played_host import PlayedHost
 
 COLUMNS = """
 return [...document.querySelectorAll('#vms thead th')].map((cell) => cell.getBoundingClientRect())

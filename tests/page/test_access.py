@@ -10,10 +10,10 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import PHONE, Browser
-from tests.functional.page.conftest import OpenPage, is_quiet
-from tests.functional.page.filled import rich, troubled
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import PHONE, Browser
+from tests.page.conftest import OpenPage, is_quiet
+from tests.page.filled import rich, troubled
+from tests.page.played_host import PlayedHost
 
 FOCUSED = "return document.activeElement.textContent.trim() || document.activeElement.id"
 

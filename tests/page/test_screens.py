@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.functional.page.browser import PHONE
-from tests.functional.page.conftest import NAMES, OpenPage
-from tests.functional.page.filled import few, rich
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import PHONE
+from tests.page.conftest import NAMES, OpenPage
+from tests.page.filled import few, rich
+from tests.page.played_host import PlayedHost
 
 
 def wordy(host: PlayedHost) -> None:

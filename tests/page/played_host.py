@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from tests.functional.page.played_counters import FIRST_PID, WAY, PlayedCounters
+from tests.page.played_counters import FIRST_PID, WAY, PlayedCounters
 from tests.unit.local_api import examples
 from vmqos.agent.serve.api import KNOWN_SERIES
 from vmqos.daemon.bounded_server import BoundedServer

@@ -14,9 +14,25 @@ import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser, running
-from tests.functional.page.played_host import COLUMNS, PlayedHost, serving
+from tests.functional.conftest import (
+    Pace,
+    WaitFor,
+    _session_libvirt,
+    agent,
+    free_port,
+    libvirt_host,
+    made_agents,
+    make_agent,
+    make_vm,
+    pace,
+    resctrl,
+    simulator,
+    virt_type,
+    waiting,
+    workspace,
+)
+from tests.page.browser import Browser, running
+from tests.page.played_host import COLUMNS, PlayedHost, serving
 
 NAMES = "#vms .name"
 """Where the page has the names of the VMs."""
@@ -71,8 +87,9 @@ def port(host: PlayedHost) -> Iterator[int]:
 
 
 @pytest.fixture
-def wait_for(wait_for: WaitFor) -> WaitFor:
+def wait_for(pace: Pace) -> WaitFor:
     """As everywhere; an element that a look of the page's took away meanwhile counts as not true."""
+    wait_for_anything = waiting(pace)
 
     def wait(condition: Callable[[], bool], what: str, timeout: float | None = None) -> None:
         def steadily() -> bool:
@@ -81,7 +98,7 @@ def wait_for(wait_for: WaitFor) -> WaitFor:
             except StaleElementReferenceException:
                 return False
 
-        wait_for(steadily, what, timeout)
+        wait_for_anything(steadily, what, timeout)
 
     return wait
 
@@ -173,3 +190,19 @@ def is_quiet(browser: Browser, host: PlayedHost) -> bool:
     look = asked[len(asked) - asked[::-1].index("/v1/health") :]
     is_whole = bool({"/v1/telemetry", COLUMNS} & set(look)) and has_heard
     return host.asked == asked and (is_whole or browser.one("#silence").is_displayed())
+
+
+__all__ = [
+    "_session_libvirt",
+    "agent",
+    "free_port",
+    "libvirt_host",
+    "made_agents",
+    "make_agent",
+    "make_vm",
+    "pace",
+    "resctrl",
+    "simulator",
+    "virt_type",
+    "workspace",
+]

@@ -8,10 +8,10 @@ from urllib.parse import parse_qsl, urlsplit
 from selenium.webdriver import Keys
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.browser import Browser
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, heard, unfold
-from tests.functional.page.filled import crowded, few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.browser import Browser
+from tests.page.conftest import NAMES, NextLook, OpenPage, Pause, heard, unfold
+from tests.page.filled import crowded, few
+from tests.page.played_host import PlayedHost
 
 
 def fields(browser: Browser) -> list[tuple[str, str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import datetime
 
-from tests.functional.page.conftest import NextLook, OpenPage
-from tests.functional.page.filled import changed, few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NextLook, OpenPage
+from tests.page.filled import changed, few
+from tests.page.played_host import PlayedHost
 
 
 def lines(texts: list[str]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, Pause, details, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import COLUMNS, PlayedHost
+from tests.page.conftest import NAMES, NextLook, OpenPage, Pause, details, unfold
+from tests.page.filled import few
+from tests.page.played_host import COLUMNS, PlayedHost
 
 WHOLE = ["/v1/telemetry", "/v1/telemetry/hardware-events"]
 SHOWN = "caches", "group", "policy", "ways", "allocated_bytes", "missing", "rates_missing"

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.functional.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
-from tests.functional.page.filled import few
-from tests.functional.page.played_host import PlayedHost
+from tests.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
+from tests.page.filled import few
+from tests.page.played_host import PlayedHost
 
 LARGE = (1920, 900)
 OF_CACHES = ["Cache occupancy, all caches together", "Memory bandwidth"]
