@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,26 @@ from tools.lab.vms import RunningVm
 pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
 
 
-STARTS, IN_TIME = 24, 2
-"""Of so many starts so many must be in time: the guest is emulated, and some thirty times slower than hardware. Two in
-a row are most of the time."""
+STARTS = 24
+"""How many starts there are at most until as many were in time as late. The guest is emulated, and some thirty times
+slower than hardware: on a quiet machine 24 of 24 were in time, and where others want its CPUs some are late."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many starts were in time, and how many late."""
+
+    in_time: int = 0
+    late: int = 0
+
+    def add(self, in_time: bool) -> None:
+        """Count one more."""
+        self.in_time += in_time
+        self.late += not in_time
+
+    def is_enough(self, in_time: int) -> bool:
+        """Whether so many were in time, and as many as were late."""
+        return self.in_time >= max(in_time, self.late)
 
 
 class Born:
@@ -90,7 +108,7 @@ def test_every_vcpu_is_born_in_the_group(
     specs: dict[str, str],
 ) -> None:
     wait_for_vm(make_vm({}), "none")
-    check, in_time = witness.look, 0
+    check, tally = witness.look, Tally()
     for number in range(STARTS):
         witness.look = check
         born = Born(f"born-{len(specs)}-{number}", witness, libvirt_host)
@@ -98,15 +116,15 @@ def test_every_vcpu_is_born_in_the_group(
         told = wait_for_vm(vm, "kept")
         home = (group(vm), "") if specs == EXCLUSIVE_2 else ("vmqos.shared-ways3", group(vm))
         assert eyes.groups_of(tid for tid, comm in vm.tasks().items() if comm.startswith("CPU ")) == {home}
-        if born.is_in_time(home[0]):
-            in_time += 1
+        tally.add(in_time := born.is_in_time(home[0]))
+        if in_time:
             # The kernel takes a task to its control group and to its monitoring group by two writes.
             assert born.controls() <= {home[0]}, "no vCPU ever ran with other ways"
             assert told["outside_later"] < 0.1
         vm.domain.destroy()
-        if in_time == IN_TIME:
+        if tally.is_enough(2):
             return
-    pytest.fail(f"of {STARTS} starts {in_time} were in time")
+    pytest.fail(f"of {STARTS} starts {tally.in_time} were in time")
 
 
 @pytest.fixture
@@ -135,7 +153,7 @@ def test_the_guests_first_instruction_runs_with_the_vms_ways(
 ) -> None:
     """The register says so, as it was when the emulated CPU began with the VM's code."""
     wait_for_vm(make_vm({}), "none")
-    cpus, check = sorted(os.sched_getaffinity(0)), witness.look
+    cpus, check, tally = sorted(os.sched_getaffinity(0)), witness.look, Tally()
     flavor = vms.Flavor("marking", specs)
 
     def at_mark() -> list[int]:
@@ -151,8 +169,10 @@ def test_the_guests_first_instruction_runs_with_the_vms_ways(
         wait_for_vm(vm, "kept")
         control = group(vm) if specs == EXCLUSIVE_2 else "vmqos.shared-ways3"
         wait_for(lambda: bool(at_mark()), "the guest's first instruction")
-        if born.is_in_time(control):
+        tally.add(in_time := born.is_in_time(control))
+        if in_time:
             assert at_mark() == [groups.closid(resctrl.root, control)]
-            return
         vm.domain.destroy()
-    pytest.fail(f"none of {STARTS} starts was in time")
+        if tally.is_enough(1):
+            return
+    pytest.fail(f"of {STARTS} starts {tally.in_time} were in time")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.cachemodel import switch, walkers
+from tests.kernel.pmu import turns
 from tests.kernel.pmu.conftest import Start
 from tests.kernel.pmu.counter import (
     BRANCHES,
@@ -115,21 +116,22 @@ def test_what_others_took_the_counters_for_is_made_up_for(worker: Start) -> None
     pid = one.process.pid
     with ExitStack() as stack:
         # The processor has counters for one of them at a time, and the kernel gives them turns.
-        several = [stack.enter_context(closing(HardwareEvents())) for _ in range(5)]
+        several = [stack.enter_context(closing(HardwareEvents())) for _ in range(turns.COUNTERS)]
         for events in several:
             events.read([pid])
-        # There are turns every four milliseconds, and each must have had many.
-        one.do(f"loop {10 * ROUNDS}")
-        found = [events.read([pid])[pid] for events in several]
-    shares = []
-    for counts in found:
-        assert counts.share is not None and 0 < counts.share < 1 / 1.5
-        assert counts.cycles == pytest.approx(counts.instructions, rel=0.01)
-        shares.append(counts.share)
-    # A busy machine lets the guest wait, now in one's turn and now in another's: who had the longer turn says too
-    # little, and the others too much. What each counted in its share of the time is together all that was executed.
-    counted = sum(counts.instructions * share for counts, share in zip(found, shares, strict=True))
-    assert counted / sum(shares) == pytest.approx(20 * ROUNDS, rel=0.1), found
+
+        def count() -> list[Counts]:
+            # There are turns every four milliseconds, and each must have had many.
+            one.do(f"loop {10 * ROUNDS}")
+            return [events.read([pid])[pid] for events in several]
+
+        def judge(found: list[Counts]) -> Iterator[turns.Estimate]:
+            for counts in found:
+                assert counts.share is not None and 0 < counts.share < 1 / 1.5
+                assert counts.cycles == pytest.approx(counts.instructions, rel=0.01)
+                yield turns.Estimate(counts.instructions, counts.share)
+
+        turns.hold(lambda: list(judge(count())), 20 * ROUNDS)
 
 
 def test_threads_that_come_and_go_are_counted_from_their_beginning(events: HardwareEvents, worker: Start) -> None:
