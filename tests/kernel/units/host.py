@@ -143,6 +143,8 @@ def watchdog() -> object:
     wait_until(AGENT, "active", "the agent being up again")
     log = shell(f"journalctl -b -o cat -u {AGENT} | grep -i watchdog")
     started = prop(TIMER, "ActiveEnterTimestampMonotonic") != timer
+    # The agent's unit does not wait until the timer that it stops has ended.
+    wait_until(TIMER, "inactive", "the timer's end when the agent is back")
     told = {"log": log, "timer started": started, "timer": state(TIMER), "counting": counting}
     return {**told, "hardware events": over_tcp("/v1/telemetry/hardware-events"), **kept()}
 
