@@ -74,10 +74,16 @@ def test_bandwidth_and_code_and_data_ways_are_one_promise(
 
 @pytest.mark.feature("cdp", kept=False)
 def test_without_cdp_a_vm_waits_until_the_doctors_command_was_run(
-    agent: Agent, resctrl: KernelResctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent,
+    resctrl: KernelResctrl,
+    tree: Tree,
+    make_vm: MakeVm,
+    wait_for: WaitFor,
+    wait_for_vm: WaitForVm,
 ) -> None:
     vm = make_vm(functional.CODE_AND_DATA)
     wait_for_vm(vm, "pending", group="", reason="'sudo vmqos doctor' tells how")
+    wait_for(lambda: agent.get("/v1/health")["ages"]["counters"] is not None, "the agent having opened the counters")
     # The agent runs, and keeps its counters open.
     assert subprocess.run(["umount", resctrl.root], capture_output=True, check=False).returncode != 0
     subprocess.run(doctors_command(agent, "Code and data apart (cdp)"), shell=True, check=True, timeout=120)
