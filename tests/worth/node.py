@@ -164,6 +164,8 @@ class Node:
                 and told["ways_requested"] == ways
                 and (policy is None or told["policy"] == policy)
                 and told["tasks"] == told["tasks_in_place"] > 0
+                # Its monitoring group may be made, and filled, a pass or two later. What it does is counted there.
+                and not told["unmonitored_reason"]
             )
 
         try:

@@ -6,18 +6,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import pytest
 
 from tests.functional.agent import test_cdp as functional
-from tests.functional.agent.conftest import WaitForVm
+from tests.functional.agent.conftest import WaitForVm, wait_until_told
 from tests.functional.agent.test_lifecycle import group
 from tests.functional.agent.tree import Tree
-from tests.functional.conftest import MakeVm
+from tests.functional.conftest import MakeVm, WaitFor
 from tests.kernel.agent import groups
 from tests.kernel.agent.kernel_resctrl import KernelResctrl
 from tests.kernel.agent.registers import L3Registers
 from tools.lab.agent import Agent
+from tools.lab.vms import RunningVm
 
 pytestmark = [pytest.mark.guest(pairs=("cascade-lake-6.12",)), pytest.mark.feature("cdp")]
 
@@ -32,9 +35,20 @@ def test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(
     registers: L3Registers,
     tree: Tree,
     make_vm: MakeVm,
+    wait_for: WaitFor,
     wait_for_vm: WaitForVm,
 ) -> None:
-    functional.test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(agent, tree, make_vm, wait_for_vm)
+    made = list[RunningVm]()
+
+    def make(*specs: Any, **fields: Any) -> RunningVm:
+        made.append(make_vm(*specs, **fields))
+        return made[-1]
+
+    # While one gets its ways, those of another that is kept may move, step by step: the kernel is asked after the last.
+    told = partial(wait_until_told, agent, wait_for)
+    functional.test_code_and_data_fill_ways_of_their_own_that_nobody_else_fills(agent, tree, make, told)
+    for vm in made:
+        wait_for_vm(vm, "kept")
     for name in ("", *tree.groups()):
         written = {cache: code | data for cache, (code, data) in functional.parts(tree, name).items()}
         assert registers.masks(groups.closid(resctrl.root, name)) == written
@@ -60,10 +74,16 @@ def test_bandwidth_and_code_and_data_ways_are_one_promise(
 
 @pytest.mark.feature("cdp", kept=False)
 def test_without_cdp_a_vm_waits_until_the_doctors_command_was_run(
-    agent: Agent, resctrl: KernelResctrl, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
+    agent: Agent,
+    resctrl: KernelResctrl,
+    tree: Tree,
+    make_vm: MakeVm,
+    wait_for: WaitFor,
+    wait_for_vm: WaitForVm,
 ) -> None:
     vm = make_vm(functional.CODE_AND_DATA)
     wait_for_vm(vm, "pending", group="", reason="'sudo vmqos doctor' tells how")
+    wait_for(lambda: agent.get("/v1/health")["ages"]["counters"] is not None, "the agent having opened the counters")
     # The agent runs, and keeps its counters open.
     assert subprocess.run(["umount", resctrl.root], capture_output=True, check=False).returncode != 0
     subprocess.run(doctors_command(agent, "Code and data apart (cdp)"), shell=True, check=True, timeout=120)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -41,9 +42,12 @@ def agent(make_agent: MakeAgent) -> Agent:
 
 def switches(vm: RunningVm) -> int:
     """How often the VM's tasks were switched away from; those of threads that have ended are not known."""
-    folders = Path(f"/proc/{vm.pid}/task").iterdir()
-    texts = (folder.joinpath("status").read_text() for folder in folders)
-    return sum(int(number) for text in texts for number in re.findall(r"ctxt_switches:\t(\d+)", text))
+    total = 0
+    for folder in Path(f"/proc/{vm.pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            text = folder.joinpath("status").read_text()
+            total += sum(map(int, re.findall(r"ctxt_switches:\t(\d+)", text)))
+    return total
 
 
 def test_the_vm_that_works_is_told_with_what_was_done_for_its_group(

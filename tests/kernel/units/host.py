@@ -143,6 +143,8 @@ def watchdog() -> object:
     wait_until(AGENT, "active", "the agent being up again")
     log = shell(f"journalctl -b -o cat -u {AGENT} | grep -i watchdog")
     started = prop(TIMER, "ActiveEnterTimestampMonotonic") != timer
+    # The agent's unit does not wait until the timer that it stops has ended.
+    wait_until(TIMER, "inactive", "the timer's end when the agent is back")
     told = {"log": log, "timer started": started, "timer": state(TIMER), "counting": counting}
     return {**told, "hardware events": over_tcp("/v1/telemetry/hardware-events"), **kept()}
 
@@ -155,11 +157,15 @@ def other_options() -> object:
 
 def held() -> object:
     """Another process of root's holds the lock, and keeps even readers out."""
-    holder = subprocess.Popen(["flock", str(ROOT), "cat"], stdin=subprocess.PIPE)
+    # The agent, too, keeps readers out for a moment now and then: so the holder says when it has the lock.
+    command = ["flock", str(ROOT), "sh", "-c", "echo held; exec cat"]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
         wait_for(lambda: not shell(f"flock --nonblock --shared {ROOT} true").startswith("0"), "the lock's being held")
-        command = command_of("Lock")
-        return {"command": command, "done": shell(command), "holder": str(holder.pid)}
+        advice = command_of("Lock")
+        return {"command": advice, "done": shell(advice), "holder": str(holder.pid)}
     finally:
         holder.communicate()
 

@@ -6,6 +6,7 @@ Runs in the guest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
@@ -170,8 +171,12 @@ def internet_sockets(pid: str) -> list[str]:
     """The sockets of a process that are neither Unix sockets nor of any other kind that stays on the host."""
     kinds = ("tcp", "tcp6", "udp", "udp6", "raw", "raw6")
     lines = [line.split() for kind in kinds for line in Path("/proc/net", kind).read_text().splitlines()[1:]]
-    inodes = {f"socket:[{words[9]}]" for words in lines}
-    return sorted(inodes & {os.readlink(link) for link in Path("/proc", pid, "fd").iterdir()})
+    inodes, found = {f"socket:[{words[9]}]" for words in lines}, set[str]()
+    for link in Path("/proc", pid, "fd").iterdir():
+        # It closes files all the time.
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(link))
+    return sorted(inodes & found)
 
 
 def command_of(check: str) -> str:

@@ -154,7 +154,8 @@ def test_what_was_withdrawn_while_the_agent_was_away_is_back_soon_after_it_answe
     assert node.totals() == {LLC_WAYS: 0, LLC_CLASSES: 0}
     sync.offer(found(), node.hostname)
     wait_until(lambda: node.totals() == {LLC_WAYS: 9, LLC_CLASSES: 15}, "the inventories being back", PATIENCE)
-    assert set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}
+    # Traits are told after the inventories.
+    wait_until(lambda: set(node.of_child("traits")) == {L3_CAT, CMT, SHARED_ROOM}, "the traits being back", PATIENCE)
 
 
 def test_the_role_service_and_a_password_are_enough(

@@ -100,7 +100,8 @@ def test_a_listed_class_is_offered_before_any_vm_is_in_it_and_no_other_vm_gets_i
     # What the host can't grant without cdp is not offered, and takes no CLOSID.
     offered = {LLC_WAYS: 9, LLC_CLASSES: 5, cap: MEMBERS, half: MEMBERS}
     wait_for(lambda: node.child is not None and node.totals() == offered, "the classes being offered")
-    assert SHARED_FULL in node.of_child("traits")
+    # Traits are told after the inventories.
+    wait_for(lambda: SHARED_FULL in node.of_child("traits"), "the trait being told")
     # All servers are placed before one of them runs; the sixth exclusive one finds no host.
     for taken in [{LLC_WAYS: 1, LLC_CLASSES: 1}] * 5 + [{cap: 1}, {half: 1}, {cap: 1}]:
         node.boot(**taken)
@@ -165,6 +166,8 @@ def test_an_agent_that_is_killed_and_started_again_changes_nothing_in_placement(
     agent = make_agent({"placement": {**placement.credentials, "hypervisor_hostname": node.hostname}})
     agent.start()
     wait_for(lambda: node.child is not None and node.totals() == EMPTY, "the provider")
+    # Traits are told after the inventories, and make the provider another generation.
+    wait_for(lambda: agent.gateway.get("/v1/health")["placement"]["inventories"] == TOLD, "all being told")
     before = node.child
     agent.end()
     agent.start()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from tools.lab import mounts
 from tools.lab.workspace import Workspace
 
 
@@ -41,7 +42,8 @@ class Counters:
     def release(self) -> None:
         """Let all of them show again what they would."""
         for place, cover in self._held.items():
-            subprocess.run(["umount", place], check=True)
+            # Who reads it at that moment keeps it busy.
+            mounts.unmount(place)
             cover.unlink()
         self._held.clear()
 

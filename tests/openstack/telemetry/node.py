@@ -86,6 +86,10 @@ class Node:
 
     def _placed(self) -> bool:
         known = {vm["uuid"]: vm for vm in self.agent.get("/v1/vms")["vms"]}
+        # Its monitoring group may be made, and filled, a pass or two after its tasks are in their class.
         return all(
-            vm.uuid in known and 0 < known[vm.uuid]["tasks"] == known[vm.uuid]["tasks_in_place"] for vm in RUNNING
+            vm.uuid in known
+            and 0 < known[vm.uuid]["tasks"] == known[vm.uuid]["tasks_in_place"]
+            and not known[vm.uuid]["unmonitored_reason"]
+            for vm in RUNNING
         )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,11 @@ def told_of(polling: Polling, uuid: str) -> list[str]:
     return [line for line in polling.said.splitlines() if "ceilometer_pollster" in line and uuid in line]
 
 
+def samples_of(polling: Polling, uuid: str) -> list[Any]:
+    """The samples of an instance that are there now."""
+    return [one for one in polling.samples() if one.labels["resource"] == uuid]
+
+
 def test_each_meter_has_a_sample_of_each_running_instance_and_of_no_other(polling: Polling, wait_for: WaitFor) -> None:
     expected = {
         meter.name: PROMISED if meter.name in ("cpu_l3_cache.ways", "cpu_l3_cache.allocated") else EVERY
@@ -50,9 +56,14 @@ def test_each_meter_has_a_sample_of_each_running_instance_and_of_no_other(pollin
 
 def test_samples_carry_unit_name_project_and_flavor(polling: Polling, wait_for: WaitFor) -> None:
     names = {meter.name for meter in METERS}
-    # They are sent meter by meter.
-    wait_for(lambda: all(GOLD.uuid in polling.series(name) for name in names), "a sample of each meter")
-    labels = {one.labels["counter"]: one.labels for one in polling.samples() if one.labels["resource"] == GOLD.uuid}
+    labels: dict[str, dict[str, str]] = {}
+
+    def has_each_meter() -> bool:
+        # They are sent meter by meter, and between two cycles' samples of a meter there are none for a moment.
+        labels.update({one.labels["counter"]: one.labels for one in samples_of(polling, GOLD.uuid)})
+        return labels.keys() >= names
+
+    wait_for(has_each_meter, "a sample of each meter")
     assert {name: one["unit"] for name, one in labels.items()} == {meter.name: meter.unit for meter in METERS}
     assert {one["resource_name"] for one in labels.values()} == {f"{GOLD.display_name}:{GOLD.name}"}
     assert {one["flavor_name"] for one in labels.values()} == {"gold"}
@@ -60,10 +71,18 @@ def test_samples_carry_unit_name_project_and_flavor(polling: Polling, wait_for: 
 
 
 def test_a_promise_is_ways_on_each_cache_and_bytes_in_all(polling: Polling, node: Node, wait_for: WaitFor) -> None:
-    meters = ("cpu_l3_cache.ways", "cpu_l3_cache.allocated")
-    wait_for(lambda: all(set(polling.series(meter)) == PROMISED for meter in meters), "the promises")
-    assert set(polling.series("cpu_l3_cache.ways").values()) == {WAYS}
-    assert set(polling.series("cpu_l3_cache.allocated").values()) == {node.promised_bytes(GOLD)}
+    size = node.promised_bytes(GOLD)
+    for meter, value in (("cpu_l3_cache.ways", WAYS), ("cpu_l3_cache.allocated", size)):
+        seen: dict[str, float] = {}
+
+        def is_told(meter: str = meter, seen: dict[str, float] = seen) -> bool:
+            # Between two cycles' samples of a meter there are none for a moment.
+            seen.clear()
+            seen.update(polling.series(meter))
+            return seen.keys() == PROMISED
+
+        wait_for(is_told, f"{meter} of the promises")
+        assert set(seen.values()) == {value}
 
 
 def test_volumes_are_the_sums_of_the_counters_of_that_instance(
@@ -130,9 +149,8 @@ def test_a_counter_without_a_value_is_no_sample_and_no_zero_and_its_return_no_le
         """The condition, noting all samples of the instance on the way to it."""
 
         def noted() -> bool:
-            for one in polling.samples():
-                if one.labels["resource"] == GOLD.uuid:
-                    seen[one.labels["counter"]].add(one.value)
+            for one in samples_of(polling, GOLD.uuid):
+                seen[one.labels["counter"]].add(one.value)
             return condition()
 
         return noted
@@ -141,9 +159,9 @@ def test_a_counter_without_a_value_is_no_sample_and_no_zero_and_its_return_no_le
     counters.hold(GOLD.uuid, TOTAL, "Unavailable", cache=1)
     lost = ("cpu_l3_cache", "memory.traffic.total", "memory.bandwidth.total", "memory.bandwidth.remote")
     wait_for(watching(lambda: all(GOLD.uuid not in polling.series(meter) for meter in lost)), "these samples ending")
-    # The other instances, and what stands on other counters.
-    assert EVERY - {GOLD.uuid} <= set(polling.series("cpu_l3_cache"))
-    assert GOLD.uuid in polling.series("memory.traffic.local")
+    # The other instances, and what stands on other counters; of either there is no sample for a moment in each cycle.
+    wait_for(watching(lambda: EVERY - {GOLD.uuid} <= set(polling.series("cpu_l3_cache"))), "those of other instances")
+    wait_for(watching(lambda: GOLD.uuid in polling.series("memory.traffic.local")), "that of another counter")
     deadline = time.monotonic() + CYCLES
     wait_for(watching(lambda: time.monotonic() > deadline), "some cycles more")
     told = told_of(polling, GOLD.uuid)[before:]
@@ -180,9 +198,15 @@ def test_a_stopped_instance_has_no_series_though_its_group_is_there_and_begins_a
     wait_for(lambda: not (node.simulator.root / f"vmqos.{GOLD.uuid}").exists(), "its group being removed")
     domain.create()
     node.wait_until_placed()
-    wait_for(lambda: GOLD.uuid in polling.series("memory.bandwidth.total"), "a rate of its new life")
+    rates: list[float] = []
+
+    def has_a_rate() -> bool:
+        rates.extend(rate for uuid, rate in polling.series("memory.bandwidth.total").items() if uuid == GOLD.uuid)
+        return bool(rates)
+
+    wait_for(has_a_rate, "a rate of its new life")
     # No machine moves a terabyte a second, and a counter that began anew would have moved backwards.
-    assert 0 <= polling.series("memory.bandwidth.total")[GOLD.uuid] < 1e12
+    assert 0 <= rates[0] < 1e12
 
 
 def test_what_instances_execute_is_what_the_agent_has_counted(
