@@ -66,11 +66,16 @@ class Browser:
         """Load a page, and wait until it has shown what the agent says."""
         self.driver.get(url)
 
-    def leave(self) -> None:
-        """Leave the page, and forget what it did to the window."""
+    def leave(self) -> list[str]:
+        """Leave the page, and forget what it did to the window.
+
+        :returns: what the browser complained about until then and since it was asked last. A page that is shown goes on
+            to ask, and the browser to complain.
+        """
         self.driver.get("about:blank")
-        self.errors()
+        complaints = self.errors()
         self.emulate()
+        return complaints
 
     def emulate(self, scheme: str = "light", size: tuple[int, int] = DESKTOP) -> None:
         """A screen of that size, whose user likes that colour scheme."""

@@ -61,7 +61,7 @@ def test_what_the_agent_did_not_tell_is_asked_for_at_the_next_look(
     del host.broken["/v1/caches"]
     next_look()
     assert "resctrl is gone" not in browser.one("main").text
-    assert all("503" in complaint for complaint in browser.errors())
+    assert all("503" in complaint for complaint in browser.leave())
 
 
 def test_the_time_until_the_next_try_goes_on_though_nothing_is_asked(
@@ -82,4 +82,4 @@ def test_a_page_whose_agent_has_no_health_shows_the_rest(host: PlayedHost, open_
         host.broken["/v1/health"] = ("500 Internal Server Error", "no idea")
     browser = open_page()
     assert "database" in browser.one("#vms").text
-    assert not broken or all("500" in complaint for complaint in browser.errors())
+    assert not broken or all("500" in complaint for complaint in browser.leave())
