@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,8 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+
+from tools.lab.scratch import scratch
 
 ARGUMENTS = (
     "--headless=new",
@@ -66,11 +67,16 @@ class Browser:
         """Load a page, and wait until it has shown what the agent says."""
         self.driver.get(url)
 
-    def leave(self) -> None:
-        """Leave the page, and forget what it did to the window."""
+    def leave(self) -> list[str]:
+        """Leave the page, and forget what it did to the window.
+
+        :returns: what the browser complained about until then and since it was asked last. A page that is shown goes on
+            to ask, and the browser to complain.
+        """
         self.driver.get("about:blank")
-        self.errors()
+        complaints = self.errors()
         self.emulate()
+        return complaints
 
     def emulate(self, scheme: str = "light", size: tuple[int, int] = DESKTOP) -> None:
         """A screen of that size, whose user likes that colour scheme."""
@@ -162,7 +168,8 @@ def running() -> Iterator[Browser]:
     missing = [name for name, path in programs.items() if path is None]
     if missing:
         raise FileNotFoundError(f"{' and '.join(missing)} (packages chromium and chromium-driver)")
-    with tempfile.TemporaryDirectory(prefix="vmqos-browser-") as profile:
+    # Its processes end one after the other, and the last ones write into the profile after it has said that it is gone.
+    with scratch("vmqos-browser-") as profile:
         options = ChromeOptions()
         options.binary_location = str(programs["chromium"])
         for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):

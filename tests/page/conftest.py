@@ -2,7 +2,7 @@
 """Fixtures: a browser, and a host that the test makes up behind the page's real application.
 
 Every test fails at its end if the browser complained about anything, a violation of the security policy above all. A
-test that provokes a complaint takes it from ``browser.errors()`` itself.
+test that provokes complaints takes them from ``browser.leave()`` itself.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_an_older_agent_that_tells_no_changes_has_no_list_of_them(host: PlayedHo
     browser = open_page()
     assert not browser.one("#changed").is_displayed()
     assert browser.texts("#attention li") == []
-    assert all("404" in complaint for complaint in browser.errors())
+    assert all("404" in complaint for complaint in browser.leave())
 
 
 def test_a_vm_that_is_slowed_and_is_no_more_is_told_with_its_neighbour(host: PlayedHost, open_page: OpenPage) -> None:

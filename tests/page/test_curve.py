@@ -152,7 +152,7 @@ def test_an_agent_that_remembers_none_is_no_fault(
     assert not is_shown(browser)
     assert browser.one("#calm").text == "Nothing. 3 promises kept."
     # The browser tells of the 404 itself.
-    assert all("sizes" in error for error in browser.errors())
+    assert all("sizes" in error for error in browser.leave())
 
 
 def test_the_agent_is_asked_when_a_vm_is_unfolded_and_then_once_a_minute_at_most(

@@ -187,7 +187,7 @@ def test_a_refusal_of_the_agent_is_told_in_its_words(host: PlayedHost, open_page
     host.broken["/v1/telemetry/history"] = ("400 Bad Request", "too much")
     browser.all("[data-charts=day]")[0].click()
     wait_for(lambda: browser.texts(".empty") == ["too much"] * 2, "the page telling the refusal")
-    assert any("400" in error for error in browser.errors())
+    assert any("400" in error for error in browser.leave())
 
 
 @pytest.mark.parametrize("size", [(1280, 900), PHONE])

@@ -165,7 +165,7 @@ def test_an_agent_that_does_not_know_the_question_is_told(host: PlayedHost, open
     browser = open_page()
     unfold(browser, "database")
     assert details(browser)["Hardware counts"] == "none: the agent does not tell: there is nothing here"
-    assert all("404" in complaint for complaint in browser.errors())
+    assert all("404" in complaint for complaint in browser.leave())
 
 
 CLOCKS = (1, 1), (1, 0), (1, 3), (1, 2)

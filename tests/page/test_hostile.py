@@ -87,7 +87,7 @@ def test_the_agents_own_words_are_text_too(host: PlayedHost, open_page: OpenPage
     assert HOSTILE[0] in browser.one("#attention").text
     assert browser.run("return window.pwned") is None
     assert browser.all("img") == []
-    assert all("503" in complaint for complaint in browser.errors())
+    assert all("503" in complaint for complaint in browser.leave())
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,7 @@ def test_what_the_page_does_not_do_the_browser_would_not_let_it_do(
     assert browser.run("return window.pwned") is None
     assert browser.run("return getComputedStyle(document.body).getPropertyValue('--pwned')") == ""
     # On a slow machine another complaint about the same may come later, and before the page is left.
-    browser.driver.get("about:blank")
-    browser.errors()
+    browser.leave()
 
 
 def test_a_page_elsewhere_can_not_put_this_one_into_a_frame(host: PlayedHost, open_page: OpenPage, port: int) -> None:

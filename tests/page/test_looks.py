@@ -94,4 +94,4 @@ def test_an_agent_before_columns_is_asked_for_the_whole(
     assert details(browser)["Instructions per cycle now"] == "0.75"
     assert counted.asked.count(COLUMNS) == 1
     assert min(map(counted.asked.count, WHOLE)) >= 3
-    assert all("404" in complaint for complaint in browser.errors())
+    assert all("404" in complaint for complaint in browser.leave())

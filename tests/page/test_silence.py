@@ -169,7 +169,7 @@ def test_what_the_agent_can_not_tell_is_told_and_the_rest_is_shown(
     browser = open_page()
     assert told.rstrip(".") in browser.one("body").text
     assert len(browser.texts(NAMES)) == 4
-    assert all("503" in complaint for complaint in browser.errors())
+    assert all("503" in complaint for complaint in browser.leave())
 
 
 def test_an_agent_that_has_only_started_needs_no_attention(

@@ -57,7 +57,7 @@ def test_an_agent_that_does_not_judge_is_no_fault(host: PlayedHost, open_page: O
     assert not browser.one(PANEL).is_displayed()
     assert browser.one("#calm").text == "Nothing. 3 promises kept."
     # The browser tells of the 404 itself.
-    assert all("neighbours" in error for error in browser.errors())
+    assert all("neighbours" in error for error in browser.leave())
 
 
 def test_victim_culprit_cause_and_loss_are_told_with_evidence_and_advice(host: PlayedHost, open_page: OpenPage) -> None:

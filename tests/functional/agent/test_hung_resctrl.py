@@ -19,7 +19,7 @@ import pytest
 from tests.functional.agent.conftest import WaitForVm
 from tests.functional.agent.test_starts import cpu_waits, longest_wait
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
-from tests.functional.telemetry.scraped import Scrape, scrape, text_of
+from tests.functional.telemetry.scraped import Scrape, scrape, scrape_with, text_of
 from tools.lab import unix_http
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
@@ -137,9 +137,11 @@ def test_health_and_scrapes_are_answered_while_resctrl_hangs(
     wait_for(is_old, "the counters being called old")
     assert health["status"] == "degraded"
     assert health["ages"]["counters"] > 5
-    # One text serves all who scrape within a second, so the first one may be of the second before.
-    wait_for(lambda: scrape(agent.metrics).value("vmqos_sweep_age_seconds") > 5, "the metrics saying so, too")
-    found = scrape(agent.metrics)
+    # One text serves all who scrape within a second, so the first one may be of the second before. In it, the counters
+    # are as they were a moment before their age was asked for: they were too old, too, if that is a second more.
+    found = scrape_with(
+        wait_for, agent.metrics, lambda found: found.value("vmqos_sweep_age_seconds") > 6, "the metrics saying so, too"
+    )
     assert found.find("vmqos_vm_llc_occupancy_bytes") == [], "figures that stand still are no figures"
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1
 

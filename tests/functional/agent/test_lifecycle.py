@@ -75,7 +75,7 @@ def test_a_vm_that_asks_for_nothing_is_monitored_in_the_default_group(
     agent: Agent, tree: Tree, make_vm: MakeVm, wait_for_vm: WaitForVm
 ) -> None:
     vm = make_vm()
-    told = wait_for_vm(vm, "none")
+    told = wait_for_vm(vm, "none", whole=lambda told: all_in(tree, f"mon_groups/{group(vm)}", vm))
     assert told["monitoring_group"] == f"mon_groups/{group(vm)}"
     assert all_in(tree, f"mon_groups/{group(vm)}", vm)
     assert tree.groups() == [] and set(tree.masks().values()) == {tree.every_way}

@@ -124,9 +124,16 @@ def identity(vm: RunningVm) -> tuple[int, int | None]:
     return vm.pid, processes.start_time(vm.pid)
 
 
+def is_placed(agent: Agent, vm: RunningVm) -> bool:
+    """Whether all tasks of a VM are in its group, the monitoring one included: of that, the list of all VMs tells."""
+    return any(
+        one["uuid"] == vm.uuid and 0 < one["tasks"] == one["tasks_in_place"] for one in agent.get("/v1/vms")["vms"]
+    )
+
+
 def home_of(agent: Agent, wait_for: WaitFor, vm: RunningVm, state: str) -> str:
     """Where all tasks of a VM are, once it is in this state."""
-    told = wait_until_told(agent, wait_for, vm, state)
+    told = wait_until_told(agent, wait_for, vm, state, whole=lambda told: is_placed(agent, vm))
     assert told["group"] or told["monitoring_group"]
     return str(told["monitoring_group"] or told["group"])
 

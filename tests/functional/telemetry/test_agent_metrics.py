@@ -50,6 +50,20 @@ def scrape_with_counters(wait_for: WaitFor, agent: Agent, uuid: str) -> Scrape:
     return scrape_with(wait_for, agent.metrics, lambda found: has_counters(found, uuid), "its counters")
 
 
+def is_whole(found: Scrape, uuid: str) -> bool:
+    """Whether the VM's counters are there, and its local and remote traffic are all of its traffic on each cache.
+
+    The files are read one after the other, and the VM goes on meanwhile: where little was counted by then, the local
+    traffic is more than all was a moment before.
+    """
+    whole, parts = (f"vmqos_vm_memory_traffic_{name}_total" for name in ("bytes", "by_scope_bytes"))
+    return has_counters(found, uuid) and all(
+        sum(one.value for one in found.find(parts, uuid=uuid, cache=cache))
+        == found.value(whole, uuid=uuid, cache=cache)
+        for cache in ("0", "1")
+    )
+
+
 def lines_of(found: Scrape, uuid: str) -> list[str]:
     return [sample.name for sample in found.samples if uuid in sample.labels.values()]
 
@@ -59,7 +73,7 @@ def test_a_vm_is_told_with_its_promise_and_its_counters(
 ) -> None:
     vm = make_vm(EXCLUSIVE_2, display_name="db-1")
     wait_for_vm(vm, "kept")
-    found = scrape_with_counters(wait_for, agent, vm.uuid)
+    found = scrape_with(wait_for, agent.metrics, lambda found: is_whole(found, vm.uuid), "counters that add up")
     assert found.value("vmqos_vm_state", uuid=vm.uuid, state="kept") == 1
     who = {"uuid": vm.uuid, "name": "db-1", "flavor": "test", "project": vms.PROJECT}
     group = simulator.root / f"vmqos.{vm.uuid}" / "mon_data"
@@ -120,7 +134,7 @@ def test_without_the_old_metrics_a_vm_is_told_by_its_uuid_and_its_promise_is_cou
     agent.start()
     vm = make_vm(EXCLUSIVE_2, display_name="db-1")
     wait_for(lambda: agent.get(f"/v1/vms/{vm.uuid}")["state"] == "kept", "the promise being kept")
-    found = scrape_with_counters(wait_for, agent, vm.uuid)
+    found = scrape_with(wait_for, agent.metrics, lambda found: is_whole(found, vm.uuid), "counters that add up")
     (info,) = found.find("vmqos_vm_info", uuid=vm.uuid)
     group = f"vmqos.{vm.uuid}"
     assert {key: info.labels[key] for key in ("name", "policy", "group")} == {

@@ -101,13 +101,19 @@ def groups(simulator: Simulator) -> Groups:
 def is_as_before(simulator: Simulator, before: Groups) -> bool:
     """Whether all groups are there, with what they had, and with all their tasks, but for QEMU's that come and go."""
     now = groups(simulator)
-    had, have = (frozenset[str]().union(*(tasks for _, _, tasks in one.values())) for one in (before, now))
-    lasting = had & have
+    lasting = lasting_of(before)
+    return of_these(now, lasting) == of_these(before, lasting)
 
-    def without_others(one: Groups) -> Groups:
-        return {name: (schemata, inside, tasks & lasting) for name, (schemata, inside, tasks) in one.items()}
 
-    return without_others(now) == without_others(before)
+def lasting_of(before: Groups) -> frozenset[str]:
+    """The tasks that have not ended since: to be asked after groups were read that have to have them."""
+    had = frozenset[str]().union(*(tasks for _, _, tasks in before.values()))
+    return frozenset(task for task in had if Path(f"/proc/{task}").exists())
+
+
+def of_these(groups: Groups, tasks: frozenset[str]) -> Groups:
+    """The groups with these of their tasks alone."""
+    return {name: (schemata, inside, theirs & tasks) for name, (schemata, inside, theirs) in groups.items()}
 
 
 def steady_groups(agent: Agent, simulator: Simulator, wait_for: WaitFor) -> Groups:

@@ -21,6 +21,8 @@ from tests.functional.telemetry.test_confirm import (
     confirming,
     end_by,
     groups,
+    lasting_of,
+    of_these,
     settled,
     start,
     steady_groups,
@@ -60,13 +62,9 @@ def counted(groups: Groups) -> Groups:
 
 def is_put_back(simulator: Simulator, before: Groups) -> bool:
     """Whether all groups have again what they had, and as many ways."""
-    lasting = frozenset[str]().union(*(tasks for _, _, tasks in groups(simulator).values()))
-    lasting &= frozenset[str]().union(*(tasks for _, _, tasks in before.values()))
-
-    def of_lasting(found: Groups) -> Groups:
-        return {name: (schemata, inside, tasks & lasting) for name, (schemata, inside, tasks) in counted(found).items()}
-
-    return of_lasting(groups(simulator)) == of_lasting(before)
+    now = groups(simulator)
+    lasting = lasting_of(before)
+    return counted(of_these(now, lasting)) == counted(of_these(before, lasting))
 
 
 def is_confined(simulator: Simulator, vm: RunningVm) -> bool:

@@ -18,7 +18,7 @@ from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
 from tests.functional.telemetry.sizing import SLOW, TWO, free_ways, in_resctrl, run_watched, told, ways_of
 from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import LAPSED, groups, settled, start, trying
+from tests.functional.telemetry.test_confirm import LAPSED, groups, is_as_before, settled, start, trying
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -84,7 +84,7 @@ def test_a_vm_gets_one_way_after_the_other_and_has_what_it_had_at_the_end(
         assert min(ways_of(ours)) >= 2 and ours["state"] == "kept"
         assert ways_of(theirs) == {2} and theirs["state"] == "kept"
     wait_for(lambda: ways_of(told(agent, vm)) == {2} and free_ways(agent) == before, "the ways being free again", SLOW)
-    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+    wait_for(lambda: is_as_before(simulator, layout), "each mask lying where it lay", SLOW)
     events = agent.get(f"/v1/events?after={last}")["events"]
     of_vm, of_neighbour = (
         [(one["state"], one["reason_code"]) for one in events if one["uuid"] == uuid and one["kind"] == "promise"]
@@ -116,7 +116,7 @@ def test_the_ways_are_free_again_some_seconds_after_the_command_was_ended(
     wait_for(
         lambda: settled(agent, vm, neighbour) and not told(agent, vm)["reason"], "the VM being told as before", SLOW
     )
-    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+    wait_for(lambda: is_as_before(simulator, layout), "each mask lying where it lay", SLOW)
 
 
 @pytest.mark.parametrize("end", [Agent.kill, Agent.stop], ids=["killed", "stopped"])
@@ -221,7 +221,7 @@ def test_the_vms_of_a_flavor_are_sized_one_after_the_other(
     for vm in (busy, idle):
         assert any(max(ways_of(vms[vm.uuid])) > 2 for vms in ended.seen)
     wait_for(lambda: free_ways(agent) == before, "the ways being free again", SLOW)
-    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+    wait_for(lambda: is_as_before(simulator, layout), "each mask lying where it lay", SLOW)
 
 
 def test_ctrl_c_between_the_vms_of_a_flavor_prints_what_was_found_until_then(
@@ -241,4 +241,4 @@ def test_ctrl_c_between_the_vms_of_a_flavor_prints_what_was_found_until_then(
     found = json.loads(out)
     assert (found["ways"], [one["vm"] for one in found["vms"]], found["ended"]) == (3, [busy.uuid], "Ctrl-C")
     wait_for(lambda: in_resctrl(simulator, idle) == {2} and free_ways(agent) == before, "the ways being free", SLOW)
-    wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+    wait_for(lambda: is_as_before(simulator, layout), "each mask lying where it lay", SLOW)

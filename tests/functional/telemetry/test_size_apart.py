@@ -13,7 +13,7 @@ from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
 from tests.functional.telemetry.sizing import SLOW, free_ways, run_watched, told
 from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import groups, settled, trying
+from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, trying
 from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
 from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
 from tests.functional.telemetry.test_neighbours import simulator as simulator
@@ -81,7 +81,9 @@ def test_ways_for_data_or_for_code_are_tried_one_after_the_other_and_all_is_as_b
         assert parts_of(theirs) == ({2}, {2})
     assert tried == {2, 3, 4, 5}
     wait_for(lambda: parts_in_resctrl(simulator, vm) == ({2}, {2}), "the ways being given back", SLOW)
-    wait_for(lambda: free_ways(agent) == before and groups(simulator) == layout, "each mask lying where it lay", SLOW)
+    wait_for(
+        lambda: free_ways(agent) == before and is_as_before(simulator, layout), "each mask lying where it lay", SLOW
+    )
 
 
 @pytest.mark.parametrize("end", ["the command is killed", "Ctrl-C", "the agent is killed"])
@@ -106,7 +108,7 @@ def test_however_it_ends_a_vm_has_its_ways_for_code_and_data_again(
     wait_for(lambda: settled(agent, vm, neighbour) and free_ways(agent) == before, "the ways being free again", SLOW)
     assert agent.get("/v1/health")["trial"] is None and not told(agent, vm)["reason"]
     if end != "the agent is killed":
-        wait_for(lambda: groups(simulator) == layout, "each mask lying where it lay", SLOW)
+        wait_for(lambda: is_as_before(simulator, layout), "each mask lying where it lay", SLOW)
 
 
 def test_a_vm_with_ways_for_some_of_its_vcpus_is_refused_with_what_to_do_instead(

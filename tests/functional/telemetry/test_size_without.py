@@ -207,4 +207,4 @@ def test_without_a_trial_it_is_said_why_the_past_of_a_vm_tells_nothing(
     assert "ways that it may fill" in ran.stderr
     own = vmqos(agent, "size", three.other.uuid, "--passive")
     assert own.returncode == 1 and "it has ways of its own" in own.stderr, own
-    assert groups(scene.simulator) == before
+    assert is_as_before(scene.simulator, before)

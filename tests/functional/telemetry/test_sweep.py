@@ -17,6 +17,7 @@ from tests.functional.conftest import WaitFor
 from tests.functional.telemetry.conftest import Faulty
 from tests.functional.telemetry.faulty_simulator import BEGIN, STEP
 from tests.functional.telemetry.unprivileged import as_nobody
+from tools.lab import mounts
 from tools.lab.simulator import Simulator
 from vmqos.resctrl import exceptions
 from vmqos.telemetry import EVENTS, Missing, Reading, Sweeper, rates
@@ -208,7 +209,8 @@ def test_without_kept_files_umount_works_at_any_time(simulator: Simulator, wait_
     vm_group(simulator.root, 1)
     with Sweeper(str(simulator.root), keep_open=False) as sweeper:
         sweeper.sweep()
-        subprocess.run(["umount", str(simulator.root)], check=True)
+        # For a moment it is busy while any process of the machine walks over it; files that are kept open last.
+        mounts.unmount(simulator.root)
         wait_for(lambda: simulator.pid is None, "the simulator being let go")
 
 
