@@ -56,6 +56,20 @@ def tree(tmp_path: Path) -> Losing:
     return made
 
 
+def test_a_group_that_gets_other_ways_and_then_its_tasks_while_it_is_read_breaks_no_rules(tree: Losing) -> None:
+    class Moving(Losing):
+        """The agent gives a new group its ways, and then its tasks, between two reads."""
+
+        def tasks(self, directory: str = "") -> set[int]:
+            make_group(self, "vmqos.other", "c", "2\n")
+            return super().tasks(directory)
+
+    make_group(tree, "vmqos.other", "6")
+    assert not tree.violations(["vmqos.owner"])
+    assert not Moving(tree.root).violations(["vmqos.owner"])
+    assert tree.masks("vmqos.other") == {0: 0xC}
+
+
 def test_a_way_of_two_groups_breaks_the_rules(tree: Losing) -> None:
     assert list(tree.violations(["vmqos.owner"])) == ["vmqos.other shares ways 2 of cache 0 with vmqos.owner"]
 
