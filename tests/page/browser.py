@@ -15,7 +15,8 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from tools.lab.scratch import scratch
+from tools.lab import processes
+from tools.lab.workspace import Workspace
 
 ARGUMENTS = (
     "--headless=new",
@@ -159,8 +160,11 @@ class Browser:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Browser]:
+def running(workspace: Workspace) -> Iterator[Browser]:
     """A browser with an empty profile, while the block runs.
+
+    It ends with the workspace at the latest, and its profile goes with that: the browser's processes end one after the
+    other, and the last ones write into the profile after the browser has said that it is gone.
 
     :raises FileNotFoundError: if it is not installed.
     """
@@ -168,17 +172,19 @@ def running() -> Iterator[Browser]:
     missing = [name for name, path in programs.items() if path is None]
     if missing:
         raise FileNotFoundError(f"{' and '.join(missing)} (packages chromium and chromium-driver)")
-    # Its processes end one after the other, and the last ones write into the profile after it has said that it is gone.
-    with scratch("vmqos-browser-") as profile:
-        options = ChromeOptions()
-        options.binary_location = str(programs["chromium"])
-        for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = Chrome(options=options, service=ChromeService(str(programs["chromedriver"])))
-        try:
-            driver.set_script_timeout(120)
-            driver.set_page_load_timeout(120)
-            yield Browser(driver)
-        finally:
-            driver.quit()
+    options = ChromeOptions()
+    options.binary_location = str(programs["chromium"])
+    for argument in (*ARGUMENTS, f"--user-data-dir={workspace.path / 'browser'}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = ChromeService(str(programs["chromedriver"]))
+    driver = Chrome(options=options, service=service)
+    for pid in processes.all_pids():
+        if service.process.pid in (pid, processes.parent(pid)):
+            workspace.record_process(pid)
+    try:
+        driver.set_script_timeout(120)
+        driver.set_page_load_timeout(120)
+        yield Browser(driver)
+    finally:
+        driver.quit()

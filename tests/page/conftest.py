@@ -33,6 +33,7 @@ from tests.functional.conftest import (
 )
 from tests.page.browser import Browser, running
 from tests.page.played_host import COLUMNS, PlayedHost, serving
+from tools.lab.workspace import Workspace
 
 NAMES = "#vms .name"
 """Where the page has the names of the VMs."""
@@ -55,9 +56,9 @@ class OpenPage(Protocol):
 
 
 @pytest.fixture(scope="session")
-def _session_browser() -> Iterator[Browser]:
+def _session_browser(workspace: Workspace) -> Iterator[Browser]:
     try:
-        with running() as browser:
+        with running(workspace) as browser:
             yield browser
     except FileNotFoundError as error:
         pytest.fail(f"the tests of the page need {error}; tools/test installs packages.", pytrace=False)
@@ -68,9 +69,7 @@ def browser(_session_browser: Browser) -> Iterator[Browser]:
     """A browser with nothing in it."""
     _session_browser.leave()
     yield _session_browser
-    complaints = _session_browser.errors()
-    _session_browser.leave()
-    assert not complaints
+    assert not _session_browser.leave()
 
 
 @pytest.fixture
