@@ -120,7 +120,8 @@ def faults(root: Path, registers: L3Registers, vm: RunningVm) -> Iterator[str]:
         if cache in own.caches and mask.bit_count() != promise.ways:
             yield f"{own.name} has ways {mask:x} of cache {cache} in the registers, promised are {promise.ways}"
     if not promise.shared:
-        yield from map(str, groups.broken_now(root, registers, lambda group: group.name == promise.control_group))
+        broken = groups.broken_now(root, registers, lambda group: group.name == own.name, everybody)
+        yield from map(str, broken)
 
 
 def faults_of_kernel_threads(vm: RunningVm) -> list[str]:

@@ -132,24 +132,30 @@ def broken_promises(groups: Iterable[ControlGroup], promised: Callable[[ControlG
                     yield Broken(own.name, cache, other.name, both)
 
 
-def broken_now(root: Path, registers: L3Registers, promised: Callable[[ControlGroup], bool]) -> list[Broken]:
+def broken_now(
+    root: Path,
+    registers: L3Registers,
+    promised: Callable[[ControlGroup], bool],
+    seen: Iterable[ControlGroup] | None = None,
+) -> list[Broken]:
     """What of :func:`broken_promises` was so at one moment, while groups may change.
 
     The masks and tasks of some groups are not read at once: a group that got its ways and then its tasks between two
     reads seems to have had tasks with the ways before. What two readings find alike in both groups was so in between.
 
+    :param seen: what :func:`read` has found just now; ``None`` has it read.
     :raises TimeoutError: if groups seem broken, but never stay as they are for two readings.
     """
-    before = _by_name(root, registers)
+    before = _by_name(read(root, registers) if seen is None else seen)
     for _ in range(READINGS):
         if not (broken := list(broken_promises(before.values(), promised))):
             return []
-        now = _by_name(root, registers)
+        now = _by_name(read(root, registers))
         if sure := [one for one in broken if all(now.get(name) == before[name] for name in (one.group, one.other))]:
             return sure
         before = now
     raise TimeoutError(f"in {READINGS} readings no two are alike: {list(map(str, broken))}")
 
 
-def _by_name(root: Path, registers: L3Registers) -> dict[str, ControlGroup]:
-    return {group.name: group for group in read(root, registers)}
+def _by_name(groups: Iterable[ControlGroup]) -> dict[str, ControlGroup]:
+    return {group.name: group for group in groups}
