@@ -84,7 +84,7 @@ IN_TURNS = (
     Rung("py3", "worth", ("tests/worth/neighbours", "tests/worth/size"), 2.0),
     # Its bound is a second of the wall clock, so it has the machine for itself.
     Rung("campaign", "hostile", ("tests/campaign/hostile",), 10.0),
-    # It needs a browser of its own for each worker.
+    # A real browser: it takes as much CPU time as all other functional tests.
     Rung("functional", "page", ("tests/page",), 8.0),
     _guests("long", 5.0),
     _guests("cascade-lake-6.12", 6.5),

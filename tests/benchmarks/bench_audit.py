@@ -88,7 +88,11 @@ class _Host:
             self.reconciler.run(change, self.vms, CacheTopology(), Policy())
 
     def is_left_clean(self) -> bool:
-        """Whether no group of a VM is left after another full audit: what fails is tried again after a while."""
+        """Whether no group of a VM is left after another full audit.
+
+        The VMs' processes live still. On a slow machine one audit has no time to find out of each whether it is the
+        QEMU of a VM that libvirt lost, and leaves some to the next.
+        """
         self.run(everything=True)
         names = (*groups.list_names(self.filesystem), *self.filesystem.directories(groups.MON_GROUPS))
         return not any(name.startswith(PREFIX) for name in names)
