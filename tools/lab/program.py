@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import multiprocessing.context
@@ -93,7 +94,9 @@ class _Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # The process may be reaped already, and its status be on the way here from the one that forked it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 def _run(module: str, arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> None:

@@ -61,3 +61,13 @@ def test_a_preloaded_program_can_be_killed(log: Path) -> None:
     program.send_signal(signal.SIGKILL)
     assert program.wait(30) == -signal.SIGKILL
     program.send_signal(signal.SIGTERM)
+
+
+def test_a_preloaded_program_that_has_just_ended_can_be_sent_a_signal(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who forked it has reaped it, and has not told its status yet."""
+    program = start(log, "end")
+    assert program.wait(30) == 3
+    monkeypatch.setattr(program, "poll", lambda: None)
+    program.send_signal(signal.SIGKILL)
