@@ -100,9 +100,9 @@ def requests(
         if (
             own is not None
             and default is not None
-            and (kept := of_its_own(resctrl, own, default, granted.get(own.name, {})))
+            and (kept := of_its_own(resctrl, uuid, own, default, granted.get(own.name, {})))
         ):
-            yield Request(uuid, *kept, _FIRST)
+            yield kept
             continue
         shared = _class_of(resctrl, uuid)
         if shared is None and uuid in members.classes:
@@ -163,50 +163,58 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
 
 
 def of_its_own(
-    resctrl: ResctrlState, own: Group, default: Group, granted: Mapping[int, int] = MappingProxyType({})
-) -> tuple[CacheRequest, frozenset[int]] | None:
-    """The request that matches what a VM's own group gives it now, and the caches; ``None`` where that is nothing.
+    resctrl: ResctrlState,
+    uuid: str,
+    own: Group,
+    default: Group,
+    granted: Mapping[int, int] = MappingProxyType({}),
+) -> Request | None:
+    """The request that matches what a VM's own group gives it now; ``None`` where that is nothing.
+
+    Where the VM can run is not known. On a cache where it can't, its group has the default group's mask. While both
+    masks are on their way to other ways, they may not overlap, and then this one looks like a grant (rule 6). So each
+    cache is asked for by itself: what one of them seems to give takes nothing away on another one (rule 4).
 
     :param granted: how many ways earlier plans granted to the group, by cache.
     """
     held = {
-        cache: mask
+        cache
         for cache, mask in own.masks.items()
-        if cache in default.masks and (granted.get(cache) or not mask.overlaps(default.masks[cache]))
+        if cache in default.masks and (granted[cache] if cache in granted else not mask.overlaps(default.masks[cache]))
     }
     limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(resctrl)}
     if not held and not limits:
         return None
     of_l3 = caches.among(3, held)
-    wants = ways_of(own, of_l3, caches.among(2, held), granted)
-    return with_limits_of(resctrl, own, wants), frozenset(held) if of_l3 else frozenset((*held, *limits))
+    wants, wants_on = _all_of({cache: _on(own, cache, granted.get(cache)) for cache in held})
+    reach = frozenset(held) if of_l3 else frozenset((*held, *limits))
+    return Request(uuid, with_limits_of(resctrl, own, wants), reach, _FIRST, wants_on)
 
 
-def of_failed(
-    resctrl: ResctrlState, record: VmRecord, wants: CacheRequest, reach: frozenset[int]
-) -> CacheRequest | None:
-    """The part of its request that a VM has now; ``None`` where it has nothing.
+def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Request | None:
+    """The request for the part of what its flavor asks for that a VM has now; ``None`` where it has nothing.
 
     It stands for the whole request while something that failed for the VM is not tried again yet.
 
-    :param wants: the whole request.
-    :param reach: the caches that the VM can run on.
+    :param whole: the whole request.
     """
-    group = _own(resctrl, record.uuid)
+    group, wants = _own(resctrl, record.uuid), whole.wants
     control = record.tasks.target.control if record.tasks is not None else None
     if group is None or control not in (group.name, None):
         # A VM in a class stays in it; a VM that has nothing waits. A group that was only just made gives its VM nothing
         # yet: the kernel's first mask, which may be the whole cache, is no grant.
         stays = record.request.asked if record.request.trial else wants
-        return stays if control is not None and owner_of(control) is Owner.CLASS else None
-    there = reach & group.masks.keys()
+        is_in_class = control is not None and owner_of(control) is Owner.CLASS
+        return replace(whole, wants=stays) if stays is not None and is_in_class else None
+    there = whole.caches & group.masks.keys()
     if control is None:
         # Where the VM's tasks are is not known: it may be such a group.
         there = frozenset(cache for cache in there if not _is_first_mask(resctrl, group, cache, wants))
     of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
     of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()
-    held = with_limits_of(resctrl, group, replace(ways_of(group, of_l3, of_l2), policy=wants.policy))
-    return held if extra_specs.asks_for(held) else None
+    has, has_on = _all_of(_own_or_few(resctrl, group, of_l3) | _own_or_few(resctrl, group, of_l2))
+    held = with_limits_of(resctrl, group, replace(has, policy=wants.policy))
+    return replace(whole, wants=held, wants_on=has_on) if extra_specs.asks_for(held) else None
 
 
 def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: CacheRequest) -> bool:
@@ -224,28 +232,47 @@ def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: Cache
     return mask.count > sum(max(fewest, part) for part in parts if part is not None)
 
 
-def ways_of(
-    group: Group, of_l3: Set[int], of_l2: Set[int], granted: Mapping[int, int] = MappingProxyType({})
-) -> CacheRequest:
-    """The request for as many ways as a VM's own group has on each of these caches; without caches, for none.
+def _own_or_few(resctrl: ResctrlState, group: Group, there: Set[int]) -> dict[int, CacheRequest]:
+    """The requests for what a VM's own group has on caches of one level where the VM can run.
 
-    :param of_l3: L3s that the group has a mask on.
-    :param of_l2: L2s that the group has a mask on.
-    :param granted: how many ways earlier plans granted to it, by cache. Where that is known, the mask's length does not
-        count.
+    On a cache that the VM did not use until now it has the default group's mask, which may be longer than any grant.
+    There it asks for no more ways than it has on the other caches.
     """
+    default = resctrl.group(DEFAULT_GROUP)
+    shared = default.masks if default is not None else {}
+    own = {cache for cache in there if cache not in shared or not group.masks[cache].overlaps(shared[cache])}
+    few = min((group.masks[cache].count for cache in own or there), default=0)
+    return {cache: _on(group, cache, None if cache in own else min(few, group.masks[cache].count)) for cache in there}
 
-    def count(cache: int) -> int:
-        return granted.get(cache) or max(1, group.masks[cache].count)
 
-    wants = CacheRequest(l2_ways=min(map(count, of_l2), default=None))
-    least = min(of_l3, key=count, default=None)
-    if least is None:
-        return wants
-    parts = group.splits.get(least)
+def _on(group: Group, cache: int, ways: int | None = None) -> CacheRequest:
+    """The request for as many ways as a VM's own group has on a cache.
+
+    :param ways: how many to ask for instead, where the mask's length does not count.
+    """
+    count = ways or max(1, group.masks[cache].count)
+    if caches.level(cache) == 2:
+        return CacheRequest(l2_ways=count)
+    parts = group.splits.get(cache)
     if parts is not None and parts.is_apart:
-        return replace(wants, code_ways=parts.code.count, data_ways=parts.data.count)
-    return replace(wants, ways=count(least))
+        return CacheRequest(code_ways=parts.code.count, data_ways=parts.data.count)
+    return CacheRequest(ways=count)
+
+
+def _all_of(has: Mapping[int, CacheRequest]) -> tuple[CacheRequest, dict[int, CacheRequest]]:
+    """The request for the most ways that a VM has on a cache of each level, and what it has on the other caches.
+
+    :param has: the request for what the VM has on each cache alone.
+    """
+    most = {cache: one.l3_ways + (one.l2_ways or 0) for cache, one in has.items()}
+    wants, others = CacheRequest(), dict[int, CacheRequest]()
+    for level in (3, 2):
+        if not (of_level := sorted(caches.among(level, has))):
+            continue
+        first = has[max(of_level, key=most.__getitem__)]
+        wants = replace(wants, l2_ways=first.l2_ways) if level == 2 else first
+        others |= {cache: has[cache] for cache in of_level if has[cache] != first}
+    return wants, others
 
 
 def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> CacheRequest:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import replace
 
 from vmqos.agent import keep_current, trial
 from vmqos.agent.vm_record import VmRecord
@@ -36,9 +35,9 @@ def make(
         if record.request.trial and (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
         if record.uuid in waiting:
-            kept = keep_current.of_failed(resctrl, record, wants, reach)
+            kept = keep_current.of_failed(resctrl, record, whole)
             if kept is None:
                 continue
-            wants = kept
-        requests.append(replace(whole, wants=wants))
+            whole = kept
+        requests.append(whole)
     return requests

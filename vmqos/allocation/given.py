@@ -118,7 +118,7 @@ def _allocation(
             fewest = next(inputs.cache_ways[cache].fewest for cache in claim.caches if caches.level(cache) == level)
             told.append(reasons.raised(asked, ways, fewest, level))
     # Code and data have ways in common although the VM asked for them apart where the mask is too small for both.
-    splits = target.splits(inputs, claim.group, masks) if claim.code else {}
+    splits = target.splits(inputs, claim.group, masks) if claim.code or claim.parts_on else {}
     common = {cache: parts.code & parts.data for cache, parts in splits.items() if not parts.is_apart}
     if common:
         told.append(reasons.parts_in_common({cache: ways.count for cache, ways in common.items()}))

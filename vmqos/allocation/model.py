@@ -69,12 +69,15 @@ class Request:
     :ivar caches: the caches the VM can run on: the L3s, whose ways and memory bandwidth it uses, never none; and, where
         it is pinned to cores, their L2s.
     :ivar arrival: a number that is smaller the earlier the VM came; equal ones are ordered by UUID.
+    :ivar wants_on: the ways to have on single caches, where they are not as many as :attr:`wants` says: a VM that keeps
+        what it has may have different numbers of ways on its caches.
     """
 
     uuid: str
     wants: CacheRequest
     caches: frozenset[int]
     arrival: int
+    wants_on: Mapping[int, CacheRequest] = field(default_factory=dict, hash=False)
 
 
 class WhenFull(enum.Enum):

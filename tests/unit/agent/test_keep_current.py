@@ -4,8 +4,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.allocation.hosts import Host, hosts
+from tests.unit.allocation.run_plan import follow, settle
+from tests.unit.allocation.test_planner_properties import own_ways
 from vmqos.agent import keep_current
-from vmqos.allocation import Group, Layout, Split
+from vmqos.allocation import Group, Layout, Split, plan
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlState
@@ -24,7 +30,13 @@ def view(
             for name, masks in groups.items()
         )
     )
-    return ResctrlState((0, 0), Capabilities(), layout, {}, monitoring_groups or {})
+    return state(Capabilities(), layout, monitoring_groups or {})
+
+
+def state(
+    capabilities: Capabilities, layout: Layout, inside: Mapping[str, tuple[str, ...]] | None = None
+) -> ResctrlState:
+    return ResctrlState((0, 0, 0), capabilities, layout, {}, inside or {})
 
 
 def test_a_vm_with_ways_of_its_own_asks_for_as_many_where_it_has_them() -> None:
@@ -106,3 +118,46 @@ def test_a_class_that_an_unseen_vm_may_be_in_is_asked_for_in_its_own_name() -> N
     now = view({"": {0: 0x7FF}, name: {0: 0x7}, "vmqos.shared-ways2": {0: 0x3}})
     (asked,) = keep_current.requests(now, {A, B}, keep_current.Members(claimed=frozenset({name, "vmqos.shared-ways9"})))
     assert (asked.uuid, asked.wants.ways, asked.wants.policy) == (name, 3, CachePolicy.SHARED)
+
+
+# A VM may have fewer ways on one cache than on another.
+
+
+def test_a_vm_keeps_on_each_cache_what_it_has_there() -> None:
+    """So it is if an agent was killed in the middle of a plan: both masks on their way on the cache that it left."""
+    now = view({"": {0: 0x600, 1: 0x03C}, f"vmqos.{A}": {0: 0x03C, 1: 0x700}})
+    (asked,) = keep_current.requests(now, {A})
+    assert (asked.wants, asked.caches) == (CacheRequest(ways=4), {0, 1})
+    assert asked.wants_on == {1: CacheRequest(ways=3)}
+
+
+def test_a_vm_keeps_its_ways_for_code_and_data_on_each_cache() -> None:
+    now = view({"": {0: 0x7C0, 1: 0x7C0, ~0: 0xF0, ~1: 0xF0}, f"vmqos.{A}": {0: 0x03C, 1: 0x007, ~0: 0x1, ~1: 0x3}})
+    parts = {
+        0: Split(CapacityBitmask(0x004), CapacityBitmask(0x038)),
+        1: Split(CapacityBitmask(0x003), CapacityBitmask(0x004)),
+    }
+    groups = tuple(replace(group, splits=parts if group.name else {}) for group in now.layout.groups)
+    (asked,) = keep_current.requests(replace(now, layout=Layout(groups)), {A})
+    assert asked.wants == CacheRequest(code_ways=1, data_ways=3, l2_ways=2)
+    assert asked.wants_on == {1: CacheRequest(code_ways=2, data_ways=1), ~0: CacheRequest(l2_ways=1)}
+
+
+def test_where_earlier_plans_granted_nothing_a_vm_has_nothing_to_keep() -> None:
+    name = f"vmqos.{A}"
+    now = view({"": {0: 0x600, 1: 0x03C}, name: {0: 0x03C, 1: 0x700}})
+    (asked,) = keep_current.requests(now, {A}, granted={name: {0: 4, 1: 0}})
+    assert (asked.wants, asked.caches, asked.wants_on) == (CacheRequest(ways=4), {0}, {})
+
+
+@given(hosts(), st.data())
+def test_what_is_in_force_is_kept_wherever_the_agent_was_killed_though_the_next_one_sees_no_vm(
+    host: Host, data: st.DataObject
+) -> None:
+    crashed = host.kernel.copy()
+    found = plan(crashed.capabilities, crashed.layout(), host.requests, host.policy)
+    follow(crashed, host.requests, host.policy, found, data.draw(st.integers(0, len(found.prepare + found.retire))))
+    had = own_ways(host, crashed)
+    unseen = {request.uuid for request in host.requests}
+    settle(crashed, list(keep_current.requests(state(crashed.capabilities, crashed.layout()), unseen)), host.policy)
+    assert all(own_ways(host, crashed).get(who, 0) >= ways for who, ways in had.items())

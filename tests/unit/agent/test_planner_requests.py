@@ -15,6 +15,7 @@ from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Layout, Request
 from vmqos.extra_specs import CachePolicy, CacheRequest
+from vmqos.resctrl.bitmask import CapacityBitmask
 
 WANTS = CacheRequest(ways=6)
 
@@ -54,6 +55,28 @@ def test_a_vm_that_may_run_nowhere_known_pays_on_every_cache() -> None:
 def test_a_vm_for_which_something_failed_asks_for_what_it_has_until_it_is_tried_again() -> None:
     (found,) = asked_for(wanting(), {UUID})
     assert found.wants == CacheRequest(ways=4), "its group has four ways"
+
+
+@pytest.mark.parametrize(
+    ("default", "there", "asked_there"),
+    [(0x03C, 0x700, 3), (0x700, 0x700, 3), (0x7FF, 0x7FF, 4), (0x7FF, 0x003, 2)],
+    ids=["on its way", "the default group's", "all", "few of the default group's"],
+)
+def test_a_vm_that_came_to_another_cache_as_something_failed_keeps_what_it_had(
+    default: int, there: int, asked_there: int
+) -> None:
+    known = wanting()
+    assert known.resctrl is not None
+    masks = {"": default, GROUP: there}
+    groups = tuple(
+        replace(group, masks={**group.masks, 1: CapacityBitmask(masks[group.name])})
+        for group in known.resctrl.layout.groups
+    )
+    known = replace(known, resctrl=replace(known.resctrl, layout=Layout(groups)))
+    everywhere = replace(known.vms[UUID].observed, cpus=frozenset({1, 2}))
+    (found,) = asked_for(with_record(known, observed=everywhere), {UUID})
+    assert (found.wants, found.caches) == (CacheRequest(ways=4), {0, 1})
+    assert found.wants_on == ({1: CacheRequest(ways=asked_there)} if asked_there != 4 else {})
 
 
 def test_a_vm_without_a_group_asks_for_nothing_until_it_is_tried_again() -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.allocation.examples import DEFAULT, carry_out, host, look, masks
@@ -11,6 +13,7 @@ from tests.unit.allocation.machines import SHARED, machine, request, uuid
 from tests.unit.allocation.run_plan import settle
 from vmqos.allocation import PromiseState, Split, WriteMasks
 from vmqos.allocation.masks.target import split
+from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import vm_group
 from vmqos.resctrl.bitmask import CapacityBitmask
 
@@ -18,7 +21,7 @@ KEPT, PENDING, DEGRADED = PromiseState.KEPT, PromiseState.PENDING, PromiseState.
 A = vm_group(uuid(1))
 
 
-def cdp(**fields: int) -> Kernel:
+def cdp(**fields: object) -> Kernel:
     return Kernel(machine(cdp=True, **fields))  # type: ignore[arg-type]
 
 
@@ -37,6 +40,17 @@ def test_they_are_counted_together_and_do_not_fit_beside_too_many_others() -> No
     found = carry_out(cdp(), [request(1, 5), request(2, parts=(2, 3)), request(3, parts=(1, 3))])
     assert [found[n].state for n in (1, 2, 3)] == [KEPT, PENDING, KEPT]
     assert "5 are asked for" in found[2].reason.text
+
+
+def test_a_vm_that_has_other_parts_on_one_cache_keeps_them_there() -> None:
+    kernel = cdp(caches=(0, 1, 2))
+    vm = request(1, parts=(1, 3), caches=(0, 1, 2))
+    settle(kernel, [vm], DEFAULT)
+    few, whole = CacheRequest(code_ways=2, data_ways=1), CacheRequest(ways=4)
+    settle(kernel, [replace(vm, wants_on={1: few, 2: whole})], DEFAULT)
+    assert kernel.parts(A) == {0: split(0b1111, 1, 3), 1: split(0b111, 2, 1), 2: split(0b1111)}
+    found = look(kernel, [replace(vm, wants_on={1: few, 2: whole})])
+    assert not found.prepare and found.allocations[vm.uuid].splits == kernel.parts(A)
 
 
 def test_each_part_has_as_many_ways_as_a_mask_must_have() -> None:

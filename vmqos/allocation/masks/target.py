@@ -96,11 +96,11 @@ def build(
         retired=retired,
         throttles=_throttles(inputs, claims, admission, needed),
         parts={
-            (claim.group, cache): (claim.code, claim.data)
+            (claim.group, cache): claim.parts(cache)
             for claim in claims
-            if claim.code
             for cache in inputs.cache_ways
             if caches.level(cache) == 3
+            if any(claim.parts(cache))
             if claim.group in admission.classes or (claim.group, cache) in own
         },
         routes={

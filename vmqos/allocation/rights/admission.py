@@ -25,8 +25,8 @@ from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, class_request
 from vmqos.reason import NO_REASON, Reason
 
-Question = tuple[bool, tuple[int, ...], int, int]
-"""Whether a claim is shared, its caches, its L3 ways and its L2 ways: can a claim like that have these ways?"""
+Question = tuple[bool, tuple[tuple[int, int], ...]]
+"""Whether a claim is shared, and its ways by cache: can a claim like that have these ways?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _short(result: Admission, claim: Claim, caches: Iterable[int]) -> dict[int, 
 def _place(inputs: PlannerInput, result: Admission, claim: Claim, barred: Collection[Bar]) -> None:
     """Give a newcomer its ways on all of its caches, or nothing."""
     exists = claim.group in inputs.groups
-    question = (claim.shared, claim.caches, claim.ways, claim.l2)
+    question = (claim.shared, tuple(claim.ways_on.items()))
     if (claim.uuid, False) in barred or (claim.owed and (claim.uuid, True) in barred):
         note = reasons.NO_SAFE_ORDER
     elif question in result.answered:
@@ -252,7 +252,7 @@ def _join(inputs: PlannerInput, result: Admission, claim: Claim, barred: Collect
             result.closids -= 1
         result.classes[claim.group] = claim.ways
     result.members[claim.uuid] = claim.group
-    question = (claim.shared, claim.caches, claim.ways, claim.l2)
+    question = (claim.shared, tuple(claim.ways_on.items()))
     if (claim.group, False) in barred or question in result.answered:
         return
     result.answered[question] = NO_REASON

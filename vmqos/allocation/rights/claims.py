@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from vmqos.allocation import caches, reasons
+from vmqos.allocation.cache_ways import CacheWays
 from vmqos.allocation.model import Request
 from vmqos.allocation.planner_input import PlannerInput
 from vmqos.allocation.rights import earlier
@@ -33,6 +34,8 @@ class Claim:
     :ivar asked_l2: how many L2 ways its flavor names.
     :ivar l2: how many L2 ways it is to get, or the class's cap on L2.
     :ivar ways_on: how many ways the VM is to get on each of its caches, or the class's cap there.
+    :ivar parts_on: how many of the ways are for code and how many for data on single L3s, where it is not :attr:`code`
+        and :attr:`data`.
     :ivar held: the ways that are its own now, by cache; none in a class. A VM that has none anywhere is a newcomer.
     :ivar near: the ways of its own group that it need not leave, though another group has them too.
     :ivar owed: what its own group was granted before, by cache, where that is more than it has now.
@@ -50,9 +53,14 @@ class Claim:
     asked_l2: int = 0
     l2: int = 0
     ways_on: Mapping[int, int] = field(default_factory=dict)
+    parts_on: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     held: Mapping[int, int] = field(default_factory=dict)
     near: Mapping[int, int] = field(default_factory=dict)
     owed: Mapping[int, earlier.EarlierGrant] = field(default_factory=dict)
+
+    def parts(self, cache: int) -> tuple[int, int]:
+        """How many of the ways of an L3 are for code and how many for data; 0 where both fill all of them."""
+        return self.parts_on.get(cache, (self.code, self.data))
 
     def has(self, cache: int) -> int:
         """How many ways the VM has of its own on a cache now, of those that it asks for."""
@@ -113,10 +121,10 @@ def read(inputs: PlannerInput) -> list[Claim]:
 
 def _claims(inputs: PlannerInput) -> list[Claim]:
     """What each request asks for. Many VMs are of few flavors, so equal requests are worked out once."""
-    first: dict[tuple[CacheRequest, frozenset[int]], Claim | None] = {}
+    first: dict[tuple[CacheRequest, frozenset[int], tuple[object, ...]], Claim | None] = {}
     claims = []
     for request in inputs.requests:
-        if (alike := (request.wants, request.caches)) not in first:
+        if (alike := (request.wants, request.caches, tuple(request.wants_on.items()))) not in first:
             first[alike] = _claim(inputs, request)
         if (claim := first[alike]) is not None:
             group = claim.group if claim.shared else vm_group(request.uuid)
@@ -131,19 +139,13 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
     each CPU by itself. A limit in MB/s binds all tasks of a control group together, so a VM that does not ask to share
     gets a group of its own.
     """
-    wants, code, data, asked, asked_l2, ways, ways_l2 = request.wants, 0, 0, 0, 0, 0, 0
+    wants = request.wants
     known = request.caches & inputs.cache_ways.keys()
     # All caches of a level are alike.
     of_level = {caches.level(cache): inputs.cache_ways[cache] for cache in known}
-    if l3 := of_level.get(3):
-        if wants.code_ways is None or wants.data_ways is None:
-            asked = wants.ways or 0
-        elif 3 in inputs.capabilities.split_levels and (asked := wants.code_ways + wants.data_ways):
-            code, data = max(wants.code_ways, l3.fewest), max(wants.data_ways, l3.fewest)
-        ways = max(asked, l3.fewest, code + data) if asked else 0
-    if l2 := of_level.get(2):
-        asked_l2 = wants.l2_ways or 0
-        ways_l2 = max(asked_l2, l2.fewest) if asked_l2 else 0
+    l3, l2 = of_level.get(3), of_level.get(2)
+    asked, ways, code, data = _on_l3(inputs, l3, wants) if l3 else (0, 0, 0, 0)
+    asked_l2, ways_l2 = _on_l2(l2, wants) if l2 else (0, 0)
     used = tuple(sorted(cache for cache in known if (ways_l2 if caches.level(cache) == 2 else ways)))
     throttles = {}
     resource, limit = inputs.capabilities.memory_bandwidth, bandwidth(inputs.capabilities, wants).value
@@ -160,7 +162,34 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
         grants = CacheRequest(whole, CachePolicy.SHARED, code or None, data or None, ways_l2 or None)
         group = class_group(with_limit(grants, resource, limit if throttles else None))
     ways_on = {cache: ways_l2 if caches.level(cache) == 2 else ways for cache in used}
-    return Claim(request.uuid, group, shared, used, asked, ways, throttles, code, data, asked_l2, ways_l2, ways_on)
+    parts_on = dict[int, tuple[int, int]]()
+    for cache, wants_here in request.wants_on.items():
+        if cache not in ways_on:
+            continue
+        if caches.level(cache) == 2:
+            _, ways_on[cache] = _on_l2(inputs.cache_ways[cache], wants_here)
+        else:
+            _, ways_on[cache], *parts = _on_l3(inputs, inputs.cache_ways[cache], wants_here)
+            parts_on[cache] = parts[0], parts[1]
+    return Claim(
+        request.uuid, group, shared, used, asked, ways, throttles, code, data, asked_l2, ways_l2, ways_on, parts_on
+    )
+
+
+def _on_l3(inputs: PlannerInput, l3: CacheWays, wants: CacheRequest) -> tuple[int, int, int, int]:
+    """How many ways of an L3 are asked for, how many that comes to, and how many of these are for code and for data."""
+    asked = code = data = 0
+    if wants.code_ways is None or wants.data_ways is None:
+        asked = wants.ways or 0
+    elif 3 in inputs.capabilities.split_levels and (asked := wants.code_ways + wants.data_ways):
+        code, data = max(wants.code_ways, l3.fewest), max(wants.data_ways, l3.fewest)
+    return asked, max(asked, l3.fewest, code + data) if asked else 0, code, data
+
+
+def _on_l2(l2: CacheWays, wants: CacheRequest) -> tuple[int, int]:
+    """How many ways of an L2 are asked for, and how many that comes to."""
+    asked = wants.l2_ways or 0
+    return asked, max(asked, l2.fewest) if asked else 0
 
 
 def unmet(inputs: PlannerInput, request: Request) -> Reason:

@@ -51,6 +51,18 @@ def test_only_caches_that_are_online_count_and_a_vm_on_none_of_them_claims_nothi
     assert [(claim.uuid, claim.caches) for claim in found] == [(uuid(1), (0,))]
 
 
+def test_a_vm_may_ask_for_other_ways_on_single_caches() -> None:
+    kernel = Kernel(machine(11, caches=(0, 1), cdp=True))
+    few, parts = CacheRequest(ways=3), CacheRequest(code_ways=2, data_ways=1)
+    asked = [
+        replace(request(number, 4, caches=(0, 1)), wants_on={1: here, 7: few})
+        for number, here in enumerate((few, parts), start=1)
+    ]
+    whole, parted = claims(kernel, *asked)
+    assert (whole.ways_on, whole.parts(0), whole.parts(1)) == ({0: 4, 1: 3}, (0, 0), (0, 0))
+    assert (parted.ways_on, parted.parts(0), parted.parts(1)) == ({0: 4, 1: 3}, (0, 0), (2, 1))
+
+
 def test_a_mask_of_its_own_is_held_whatever_its_length() -> None:
     assert held(host(default=0x700, v1=0x7, v2=0x38), request(1, 3), request(2, 5)) == [(0x7, None), (0x38, None)]
 
