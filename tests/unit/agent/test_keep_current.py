@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from tests.unit.allocation.hosts import Host, hosts
-from tests.unit.allocation.run_plan import follow, settle
-from tests.unit.allocation.test_planner_properties import own_ways
+from tests.unit.allocation.kernel import Kernel
+from tests.unit.allocation.machines import machine
+from tests.unit.allocation.run_plan import settle
 from vmqos.agent import keep_current
-from vmqos.allocation import Group, Layout, Split, plan
+from vmqos.allocation import Group, Layout, Policy, Split
+from vmqos.allocation.cache_ways import run
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlState
@@ -150,14 +151,11 @@ def test_where_earlier_plans_granted_nothing_a_vm_has_nothing_to_keep() -> None:
     assert (asked.wants, asked.caches, asked.wants_on) == (CacheRequest(ways=4), {0}, {})
 
 
-@given(hosts(), st.data())
-def test_what_is_in_force_is_kept_wherever_the_agent_was_killed_though_the_next_one_sees_no_vm(
-    host: Host, data: st.DataObject
-) -> None:
-    crashed = host.kernel.copy()
-    found = plan(crashed.capabilities, crashed.layout(), host.requests, host.policy)
-    follow(crashed, host.requests, host.policy, found, data.draw(st.integers(0, len(found.prepare + found.retire))))
-    had = own_ways(host, crashed)
-    unseen = {request.uuid for request in host.requests}
-    settle(crashed, list(keep_current.requests(state(crashed.capabilities, crashed.layout()), unseen)), host.policy)
-    assert all(own_ways(host, crashed).get(who, 0) >= ways for who, ways in had.items())
+@pytest.mark.parametrize("own", range(1, 6))
+def test_whatever_a_vms_group_has_where_the_vm_can_not_run_it_keeps_its_ways_where_it_can(own: int) -> None:
+    default, inside = run(9, 2), f"vmqos.{A}"
+    for start, end in itertools.combinations(range(12), 2):
+        kernel = Kernel(machine(11, caches=(0, 1)))
+        kernel.masks = {"": {0: default, 1: default}, inside: {0: run(0, own), 1: run(start, end - start)}}
+        settle(kernel, list(keep_current.requests(state(kernel.capabilities, kernel.layout()), {A})), Policy())
+        assert kernel.masks[inside][0] == run(0, own), (start, end)
