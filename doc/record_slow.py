@@ -6,7 +6,7 @@ As root, from the top of the source tree, with ``vmqos[agent,simulator]`` and ``
     python doc/record_slow.py
 
 It takes some five minutes. libvirtd, the VMs, the agent and the commands are real. What the counters say is played
-(:mod:`tests.functional.telemetry.playing_simulator`), for a simulated cache has nobody who suffers. Nova is played,
+(:mod:`tests.functional.insight.playing_simulator`), for a simulated cache has nobody who suffers. Nova is played,
 too: a flavor with its extra specs, and the resize, which ends the VM and starts it with what its new flavor promises.
 """
 
@@ -184,8 +184,8 @@ def main() -> None:
         os.environ.update(environment)
         host = Host(
             workspace,
-            simulator="tests.functional.telemetry.playing_simulator",
-            agent="tests.functional.telemetry.counting_agent",
+            simulator="tests.functional.insight.playing_simulator",
+            agent="tests.functional.insight.counting_agent",
         )
         play(host, is_calm=True)
         host.agent.start()

@@ -75,7 +75,22 @@ EACH_RUN = (
     Rung("fuzz"),
     Rung("py3", "unit", ("tests/unit", "tests/devstack/test_phases.py", "tests/worth/test_report.py")),
     Rung("nova", "plugin", ("tests/unit/nova_plugin",)),
-    Rung("functional", "host", ("tests/functional",)),
+    Rung(
+        "functional",
+        "host",
+        (
+            "tests/functional/agent",
+            "tests/functional/cli",
+            "tests/functional/gateway",
+            "tests/functional/hypervisor",
+            "tests/functional/replay",
+            "tests/functional/resctrl_client",
+            "tests/functional/telemetry",
+            "tests/functional/test_demo.py",
+            "tests/functional/test_lab.py",
+            "tests/functional/test_units.py",
+        ),
+    ),
     _guests("core"),
 )
 
@@ -86,6 +101,8 @@ IN_TURNS = (
     Rung("campaign", "hostile", ("tests/campaign/hostile",), 10.0),
     # A real browser: it takes as much CPU time as all other functional tests.
     Rung("functional", "page", ("tests/page",), 8.0),
+    # A verdict takes half a minute of what VMs do, and a trial as long.
+    Rung("functional", "insight", ("tests/functional/insight",), 5.0),
     _guests("long", 5.0),
     _guests("cascade-lake-6.12", 6.5),
     _guests("long-cascade-lake-6.12", 7.0),

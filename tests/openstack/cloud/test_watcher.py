@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.functional.telemetry.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play
+from tests.functional.insight.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play
 from tests.openstack.cloud.agreement import agree
 from tests.openstack.cloud.cloud import CDROM, Cloud
 from tests.openstack.cloud.conftest import MakeServer
@@ -53,7 +53,7 @@ def hosts(cloud: Cloud) -> Iterator[tuple[Node, Node]]:
                     "http": {"port": free_port()},
                     "telemetry": {"interval": 1, "neighbours_interval": 1, "hardware_events": False},
                 },
-                simulator="tests.functional.telemetry.playing_simulator",
+                simulator="tests.functional.insight.playing_simulator",
             )
             node.start()
             cloud.add(node)

@@ -111,7 +111,12 @@ def test_each_test_is_in_one_part(nodeid: str, is_long: bool, part: str) -> None
 
 @pytest.mark.parametrize(
     ("environment", "folder", "rungs"),
-    [("openstack", "openstack", IN_TURNS), ("packages", "packages", IN_TURNS), ("py3", "worth", EVERY)],
+    [
+        ("openstack", "openstack", IN_TURNS),
+        ("packages", "packages", IN_TURNS),
+        ("py3", "worth", EVERY),
+        ("functional", "functional", EVERY),
+    ],
 )
 def test_every_module_of_an_environment_in_parts_is_in_a_part(
     environment: str, folder: str, rungs: Sequence[Rung]

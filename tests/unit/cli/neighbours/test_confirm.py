@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vmqos neighbours VM --confirm``, against an agent that is played; with a real one in tests/functional/telemetry."""
+"""``vmqos neighbours VM --confirm``, against an agent that is played; with a real one in tests/functional/insight."""
 
 from __future__ import annotations
 

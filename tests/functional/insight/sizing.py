@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import MakeAgent
-from tests.functional.telemetry.test_confirm import start
+from tests.functional.insight.test_confirm import start
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
@@ -45,7 +45,7 @@ class Ended:
 def run_watched(agent: Agent, *arguments: str, is_patient: bool = True) -> Ended:
     """Run the command to its end, and look at the VMs meanwhile.
 
-    :param is_patient: see :func:`tests.functional.telemetry.test_confirm.start`.
+    :param is_patient: see :func:`tests.functional.insight.test_confirm.start`.
     """
     running, seen = start(agent, *arguments, is_patient=is_patient), list[dict[str, Any]]()
     while running.poll() is None:

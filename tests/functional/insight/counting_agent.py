@@ -2,7 +2,7 @@
 """The agent on a machine that seems to count hardware events: those that a played simulator tells.
 
 It takes the agent's own arguments. What each VM executes is in the file ``MOUNTPOINT.events`` of
-:mod:`tests.functional.telemetry.playing_simulator`. All else is the agent's own.
+:mod:`tests.functional.insight.playing_simulator`. All else is the agent's own.
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ HUNGRY, SLOWED, FLOOD = (2 * MIB, 5e9), (2 * MIB, 3e9), (1 * MIB, 20e9)
 
 @pytest.fixture
 def simulator(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[Simulator]:
-    """See :mod:`tests.functional.telemetry.playing_simulator`; a parameter names another machine and mount options."""
+    """See :mod:`tests.functional.insight.playing_simulator`; a parameter names another machine and mount options."""
     simulated = Simulator(
         workspace,
         *getattr(request, "param", ()),
         name=f"played-{next(_numbers)}",
-        module="tests.functional.telemetry.playing_simulator",
+        module="tests.functional.insight.playing_simulator",
     )
     try:
         simulated.start()
@@ -67,7 +67,7 @@ def play(
     ways: int | None = None,
     otherwise: Mapping[str, Any] | None = None,
 ) -> None:
-    """Have VMs do this from now on, see :mod:`tests.functional.telemetry.playing_simulator`.
+    """Have VMs do this from now on, see :mod:`tests.functional.insight.playing_simulator`.
 
     :param limited: the UUID of a VM; while its memory bandwidth is limited, they do what ``otherwise`` says.
     :param ways: it is limited while it fills so many ways at most, in a control group of its own.

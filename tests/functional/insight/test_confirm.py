@@ -21,8 +21,8 @@ import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeAgent, MakeVm, Pace, WaitFor
-from tests.functional.telemetry.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play, samples_of
-from tests.functional.telemetry.test_neighbours import simulator as simulator
+from tests.functional.insight.test_neighbours import AT_REST, CALM, ROBBED, THIEF, play, samples_of
+from tests.functional.insight.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.program import Program
 from tools.lab.simulator import Simulator
@@ -64,7 +64,7 @@ def agent(make_agent: MakeAgent) -> Agent:
 
 @pytest.fixture
 def patient_agent(make_agent: MakeAgent, pace: Pace) -> Agent:
-    """One that does not end a trial whose client is late; see :mod:`tests.functional.telemetry.patient_agent`."""
+    """One that does not end a trial whose client is late; see :mod:`tests.functional.insight.patient_agent`."""
     return _patient(make_agent, pace, OFTEN)
 
 
@@ -76,7 +76,7 @@ def judging_agent(make_agent: MakeAgent, pace: Pace) -> Agent:
 
 def _patient(make_agent: MakeAgent, pace: Pace, options: Mapping[str, Mapping[str, str]]) -> Agent:
     def launch(module: str, arguments: Sequence[str], log: Path) -> Program:
-        patient = "tests.functional.telemetry.patient_agent"
+        patient = "tests.functional.insight.patient_agent"
         return pace.launch(patient if module == "vmqos.agent.main" else module, arguments, log)
 
     made = make_agent(options, launch=launch)

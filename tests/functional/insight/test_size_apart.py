@@ -11,12 +11,12 @@ import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.sizing import SLOW, free_ways, run_watched, told
-from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import groups, is_as_before, settled, trying
-from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
-from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
-from tests.functional.telemetry.test_neighbours import simulator as simulator
+from tests.functional.insight.sizing import SLOW, free_ways, run_watched, told
+from tests.functional.insight.sizing import agent as agent
+from tests.functional.insight.test_confirm import groups, is_as_before, settled, trying
+from tests.functional.insight.test_confirm import patient_agent as patient_agent
+from tests.functional.insight.test_neighbours import AT_REST, MIB, play
+from tests.functional.insight.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm

@@ -13,7 +13,7 @@ second a list of the fewest and the most, between which they vary by chance.
 
 Behind the bytes a second there may be the hardware events a second: cycles, instructions, and references and misses of
 the L3. The file ``MOUNTPOINT.events`` has those of now, by the UUID of a VM, for
-:mod:`tests.functional.telemetry.counting_agent`.
+:mod:`tests.functional.insight.counting_agent`.
 
 While a VM has a control group of its own, its monitoring group elsewhere moves nothing. It holds the bytes that
 ``left`` has for the VM, by the number of ways as above; nothing unless it has any.

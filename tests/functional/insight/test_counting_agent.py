@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.functional.telemetry.counting_agent import playing
+from tests.functional.insight.counting_agent import playing
 from vmqos.agent.sample.hardware_counts import HardwareCounts, VmCounts
 
 

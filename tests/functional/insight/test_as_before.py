@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.telemetry.test_confirm import groups, is_as_before
+from tests.functional.insight.test_confirm import groups, is_as_before
 
 OWN, OTHER = "vmqos.own", "vmqos.other"
 

@@ -16,12 +16,12 @@ import pytest
 
 from tests.functional.cli.test_commands import vmqos
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.sizing import SLOW, TWO, free_ways, in_resctrl, run_watched, told, ways_of
-from tests.functional.telemetry.sizing import agent as agent
-from tests.functional.telemetry.test_confirm import LAPSED, groups, is_as_before, settled, start, trying
-from tests.functional.telemetry.test_confirm import patient_agent as patient_agent
-from tests.functional.telemetry.test_neighbours import AT_REST, MIB, play
-from tests.functional.telemetry.test_neighbours import simulator as simulator
+from tests.functional.insight.sizing import SLOW, TWO, free_ways, in_resctrl, run_watched, told, ways_of
+from tests.functional.insight.sizing import agent as agent
+from tests.functional.insight.test_confirm import LAPSED, groups, is_as_before, settled, start, trying
+from tests.functional.insight.test_confirm import patient_agent as patient_agent
+from tests.functional.insight.test_neighbours import AT_REST, MIB, play
+from tests.functional.insight.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.vms import Flavor, RunningVm

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import MakeVm, WaitFor
-from tests.functional.telemetry.test_confirm import (
+from tests.functional.insight.test_confirm import (
     SOME_SAMPLES,
     Groups,
     confirming,
@@ -28,11 +28,11 @@ from tests.functional.telemetry.test_confirm import (
     steady_groups,
     trying,
 )
-from tests.functional.telemetry.test_confirm import agent as agent
-from tests.functional.telemetry.test_confirm import judging_agent as judging_agent
-from tests.functional.telemetry.test_confirm import victim as victim
-from tests.functional.telemetry.test_neighbours import AT_REST, CALM, MIB, ROBBED, THIEF, play, samples_of
-from tests.functional.telemetry.test_neighbours import simulator as simulator
+from tests.functional.insight.test_confirm import agent as agent
+from tests.functional.insight.test_confirm import judging_agent as judging_agent
+from tests.functional.insight.test_confirm import victim as victim
+from tests.functional.insight.test_neighbours import AT_REST, CALM, MIB, ROBBED, THIEF, play, samples_of
+from tests.functional.insight.test_neighbours import simulator as simulator
 from tools.lab.agent import Agent
 from tools.lab.simulator import Simulator
 from tools.lab.vms import RunningVm
