@@ -164,7 +164,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(others)
         items[:] = [item for item in items if item not in left_out]
     lasts = seconds(item.nodeid for item in items)
-    items.sort(key=lambda item: -lasts[group_of(item.nodeid)])
+    # What needs no guest comes last: it is many short tests, which fill what time there is until the last guest ends.
+    groups = {item: group_of(item.nodeid) for item in items}
+    items.sort(key=lambda item: (groups[item] is None, -lasts[groups[item]]))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

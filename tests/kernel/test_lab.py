@@ -239,7 +239,7 @@ def test_the_core_guests_leave_out_what_is_for_others() -> None:
     assert "deselected" in core
 
 
-def test_the_guest_that_takes_longest_goes_first() -> None:
+def test_the_guest_that_takes_longest_goes_first_and_what_needs_none_last() -> None:
     resctrl = [f"tests/conformance/cases/test_groups.py::test_{number}[milan-6.12-kernel-L3]" for number in range(9)]
     agent = ["tests/kernel/agent/test_lock.py::test_it[cascade-lake-6.12]"]
     lasts = seconds([*resctrl, *agent, "tests/kernel/test_lab.py::test_it"])
@@ -249,7 +249,8 @@ def test_the_guest_that_takes_longest_goes_first() -> None:
     collected = _pytest(str(CHECKOUT / "tests/kernel"), "--collect-only", "-q", "--core-guests").stdout.splitlines()
     found = [line for line in collected if "::" in line]
     lasts = seconds(found)
-    assert list(dict.fromkeys(map(group_of, found))) == sorted(lasts, key=lambda guest: -lasts[guest])
+    expected = sorted(lasts, key=lambda guest: (guest is None, -lasts[guest]))
+    assert expected[-1] is None and list(dict.fromkeys(map(group_of, found))) == expected
 
 
 def test_one_worker_runs_all_tests_of_a_module_that_boots_one_guest() -> None:
@@ -261,9 +262,6 @@ def test_one_worker_runs_all_tests_of_a_module_that_boots_one_guest() -> None:
     assert len(found) > 1
     scheduling = GuestScheduling.__new__(GuestScheduling)
     assert len({scheduling._split_scope(nodeid) for nodeid in found}) == 1
-    # It takes longer than all that needs no guest, so it begins before.
-    lasts = seconds([*found, "tests/kernel/test_lab.py::test_it"])
-    assert lasts[group_of(found[0])] > lasts[None]
 
 
 def test_the_core_guests_leave_out_what_is_long() -> None:

@@ -43,9 +43,10 @@ def group_of(nodeid: str) -> str | None:
 _AGENT_TESTS = re.compile(r"tests/kernel/\w+/")
 _AGENT_TEST = 10.0
 _KVM_AGENT_TEST = 20.0
+_AGENT_TEST_ON = {"sapphire-rapids": 28.0, "goldmont": 25.0, "genoa": 35.0}
 _OTHER_TEST = 0.2
 """Seconds that a test takes, about: one with an agent and processes in place of VMs, one with an agent and real VMs,
-and one of resctrl alone."""
+one with an agent on a machine whose few tests are the long ones, and one of resctrl alone. Only their order counts."""
 
 
 def seconds(nodeids: Iterable[str]) -> dict[str | None, float]:
@@ -61,4 +62,5 @@ def _lasts(nodeid: str, group: str | None) -> float:
     if group is None or not _AGENT_TESTS.match(nodeid):
         return _OTHER_TEST
     name = group.rpartition("-")[0]
-    return _KVM_AGENT_TEST if name in MACHINES and MACHINES[name].kvm else _AGENT_TEST
+    usual = _KVM_AGENT_TEST if name in MACHINES and MACHINES[name].kvm else _AGENT_TEST
+    return _AGENT_TEST_ON.get(name, usual)

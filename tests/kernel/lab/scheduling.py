@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which worker of pytest-xdist runs what: tests of one guest belong together, all others go where there is room.
 
-The guest that takes longest goes first, so that no worker is left with it while the others rest. Only pytest-xdist
+The guest that takes longest goes first, and what needs none goes last, so that no worker rests long. Only pytest-xdist
 itself has this imported: not every environment has it.
 """
 
