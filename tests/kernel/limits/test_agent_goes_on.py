@@ -257,4 +257,5 @@ def test_without_an_rmid_the_vm_is_reported_unmonitored_and_gets_one_when_limbo_
     for rmid in rmids:
         msr.set_occupancy(0, rmid, 0)
     wait_for_vm(agent, plain, unmonitored_reason="", monitoring_group=f"mon_groups/{group(plain)}")
-    assert tasks_are_in(plain, "res:/", f"mon:{group(plain)}")
+    # On a slow machine the group is filled a pass or two after it is made.
+    wait_for_tasks(plain, "res:/", f"mon:{group(plain)}")
