@@ -119,7 +119,13 @@ def test_the_dead_among_thousands_keep_nobody_back(fs: Filesystem, group: str, t
 
 
 def everybody() -> set[int]:
-    return {int(tid) for pid in os.listdir("/proc") if pid.isdecimal() for tid in os.listdir(f"/proc/{pid}/task")}
+    """The ids of all threads that there are."""
+    found = set[int]()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        # A worker of the kernel's may have ended since.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, os.listdir(f"/proc/{pid}/task")))
+    return found
 
 
 def test_threads_born_while_the_vm_is_moved_are_moved_too(fs: Filesystem, group: str, threads: Starter) -> None:

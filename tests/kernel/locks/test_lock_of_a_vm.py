@@ -97,8 +97,12 @@ def mapped(pid: int, device: str) -> int:
 
 def assert_confined(pid: int, cpus: str) -> None:
     """QEMU's main thread and its vCPUs run on these CPUs alone."""
-    threads = {path.name: (path / "comm").read_text() for path in Path(f"/proc/{pid}/task").iterdir()}
-    confined = [int(tid) for tid, name in threads.items() if int(tid) == pid or name.startswith("CPU ")]
+    threads: dict[int, str] = {}
+    for path in Path(f"/proc/{pid}/task").iterdir():
+        # A worker of QEMU's may have ended since.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            threads[int(path.name)] = (path / "comm").read_text()
+    confined = [tid for tid, name in threads.items() if tid == pid or name.startswith("CPU ")]
     assert len(confined) == 3
     assert all(os.sched_getaffinity(tid) <= parse_cpu_list(cpus) for tid in confined)
 
