@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -18,19 +19,26 @@ def test_before() -> None:
     pass
 
 
-@pytest.mark.timeout(1)
+@pytest.mark.timeout(1, func_only=True)
 def test_stalls_once() -> None:
+    end_the_time_limit()
     if any("test_before" in name for name in json.loads(Path(os.environ["VMQOS_GUEST_ITEMS"]).read_text())):
         stall()
 
 
-@pytest.mark.timeout(1)
+@pytest.mark.timeout(1, func_only=True)
 def test_stalls() -> None:
+    end_the_time_limit()
     stall()
 
 
 def test_after() -> None:
     pass
+
+
+def end_the_time_limit() -> None:
+    """Have the time limit end nothing in the guest: a slow one takes longer to stall. The lab outside goes by it."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def stall() -> None:
