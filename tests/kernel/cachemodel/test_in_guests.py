@@ -263,12 +263,14 @@ def test_a_program_stands_still_once_it_has_had_its_cycles(root: Path, program: 
         switch.stand_still_after(0, rmid, most)
         walker.begin(f"stream {lines}")
         retry(lambda: _at_least(cycles(), most), AssertionError)
+        since = time.monotonic()
         time.sleep(1)
-        stood = cycles() - most
+        stood, seconds = cycles() - most, time.monotonic() - since
         switch.stand_still_after(0, rmid, 0)
         walker.finish()
         went_on = cycles() - most
-    assert stood < 10_000_000, stood
+    # The kernel's own work goes on, which is the more the longer it is watched.
+    assert stood < 10_000_000 * max(1.0, seconds), (stood, seconds)
     assert went_on > 0.9 * MEMORY_CYCLES * lines - 20_000_000, went_on
 
 
