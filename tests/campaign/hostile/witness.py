@@ -243,7 +243,8 @@ class Witness:
         """Seconds that the simulator has worked so far, or would have if it had got a CPU (``/proc/PID/schedstat``)."""
         total = 0
         for thread in Path(f"/proc/{self._stage.simulator.pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError):
+            # A thread may end before its file is opened, or before it is read.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 working, waiting, _ = (thread / "schedstat").read_text().split()
                 total += int(working) + int(waiting)
         return total / 1e9
