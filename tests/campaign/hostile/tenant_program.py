@@ -323,8 +323,11 @@ def main() -> None:
         threading.Thread(target=lambda: os._exit(qemu.wait() & 0x7F), daemon=True).start()
         tenant = Tenant()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(here / f"{uuid}.sock"))
+            # Who waits for the socket connects once it is there, and is refused until someone listens.
+            unfinished = here / f"{uuid}.new"
+            listener.bind(str(unfinished))
             listener.listen()
+            unfinished.rename(here / f"{uuid}.sock")
             tenants.append(tenant)
             ready.set()
             while True:
