@@ -247,6 +247,11 @@ class Stage:
                 file.unlink(missing_ok=True)
 
     def reload_agent(self, luck: random.Random) -> None:
+        """The operator writes another policy, and has the agent read it, once it can be told (SIGHUP ends it before).
+
+        systemd tells no service to reload that has not said that it is ready (``Type=notify``).
+        """
+        self._until(self._answers)
         self.agent.configure({"allocation": luck.choice(POLICIES)})
         self.agent.reload()
 
@@ -352,6 +357,14 @@ class Stage:
 
     def _row(self, actor: Actor) -> Any:
         return next(row for row in self.agent.get("/v1/vms")["vms"] if row["uuid"] == actor.truth.uuid)
+
+    def _answers(self) -> bool:
+        """Whether the agent answers: it heeds signals by then."""
+        try:
+            self.agent.get("/v1/health")
+        except (OSError, RuntimeError):
+            return False
+        return True
 
     def _has_looked(self) -> bool:
         try:
