@@ -90,8 +90,12 @@ class Container:
             raise RuntimeError(f"it ended: {self._log.read_text()[-3000:]}")
         if not self.init:
             # unshare, which waits, has one child: the first process inside.
-            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-            if not children or Path(f"/proc/{children[0]}/comm").read_text().strip() != "systemd":
+            try:
+                children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+                if not children or Path(f"/proc/{children[0]}/comm").read_text().strip() != "systemd":
+                    return False
+            except (FileNotFoundError, ProcessLookupError):
+                # The script's own children, before that, are gone in a moment.
                 return False
             self.init = int(children[0])
         with contextlib.suppress(Failed):
