@@ -7,8 +7,9 @@ import ctypes
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from tests.functional.replay.processes import ROOT, machine_server
@@ -46,11 +47,26 @@ class SimulatorTarget:
 
     def umount(self) -> str | None:
         """See :meth:`.Target.umount`."""
-        if _LIBC.umount2(self.root.encode(), 0):
-            return errno.errorcode[ctypes.get_errno()]
+        deadline = time.monotonic() + _PATIENCE
+        while _LIBC.umount2(self.root.encode(), 0):
+            failed = errno.errorcode[ctypes.get_errno()]
+            # It is busy for a moment, too, while any process of this machine walks over it, as one that lists mounts.
+            if failed != "EBUSY" or self._is_open_here() or time.monotonic() > deadline:
+                return failed
+            time.sleep(0.01)
         self._mounted = False
         wait_until(lambda: not self._server.do("is_mounted"), "the simulator's umount", _PATIENCE, 0.001)
         return None
+
+    def _is_open_here(self) -> bool:
+        """Whether this process, which tries the cases, has a file or a folder of it open."""
+        for name in os.listdir("/proc/self/fd"):
+            # The list itself was open, and is not any more.
+            with suppress(FileNotFoundError):
+                link = os.readlink(f"/proc/self/fd/{name}")
+                if link == self.root or link.startswith(f"{self.root}/"):
+                    return True
+        return False
 
     def registers(self, wanted: Sequence[tuple[int, int]]) -> list[int | str]:
         """See :meth:`.Target.registers`."""
