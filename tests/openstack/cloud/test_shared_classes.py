@@ -80,7 +80,12 @@ def kept(cloud: Cloud, node: Node, server: Any) -> None:
     said: list[Any] = []
 
     def is_kept() -> bool:
-        said[:] = [node.agent.get(f"/v1/vms/{server.id}")]
+        try:
+            said[:] = [node.agent.get(f"/v1/vms/{server.id}")]
+        except (OSError, RuntimeError) as error:
+            # A server that has just become active may be new to the agent.
+            said[:] = [str(error)]
+            return False
         return bool(said[0]["state"] == "kept")
 
     try:
