@@ -26,7 +26,7 @@ from tests.kernel.lab.errors import BuildFailed, LabError, Lacking, NoMirror, No
 from tests.kernel.lab.job import CHECKOUT
 from tests.kernel.lab.progress import Display, how_far
 from tests.kernel.lab.recipes import Recipe, Run
-from tools.lab import processes
+from tools.lab import mounts, processes
 
 QUIET = Display(quiet=True)
 NOBODY = "http://127.0.0.1:1/debian"
@@ -334,7 +334,7 @@ def _disk(where: Path, size: str) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", where], check=True)
+        mounts.unmount(where)
 
 
 def _apt_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targets: str) -> None:
