@@ -262,7 +262,7 @@ class Run:
         script: str,
         files: Mapping[str, str | bytes] | None = None,
         *,
-        timeout: float = 300.0,
+        timeout: float = 900.0,
         before_systemd: str = "",
         **options: Any,
     ) -> Result:
@@ -271,7 +271,7 @@ class Run:
         :param machine: one of :data:`tests.kernel.lab.machines.MACHINES`.
         :param kernel: ``6.12`` or ``newest``.
         :param files: more files, by path in the tree.
-        :param timeout: seconds, for boot and script.
+        :param timeout: seconds, for the script. It ends what hangs: an emulated machine on a busy one takes minutes.
         :param before_systemd: see :class:`tests.kernel.lab.job.Job`.
         :param options: of :class:`tests.kernel.lab.guest.Guest`: ``append``, ``plugin``.
         :raises GuestDied: if there is no result.

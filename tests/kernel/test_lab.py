@@ -27,6 +27,9 @@ from tests.kernel.pytest_guest import Run
 from tools import rotation
 from tools.lab import processes
 
+pytestmark = pytest.mark.timeout(1800)
+"""Seconds. It ends what hangs: some of these boot three guests, each of which takes minutes on a busy machine."""
+
 LAB = (sys.executable, "-m", "tests.kernel")
 PATIENCE = 120.0
 """Seconds for what takes one or two on a machine with nothing else to do."""
@@ -188,7 +191,7 @@ def test_a_shell_talks_to_the_terminal() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 3
 
 
-def _expect(terminal: int, text: bytes | None, timeout: float = 120.0) -> None:
+def _expect(terminal: int, text: bytes | None, timeout: float = 600.0) -> None:
     """Read until ``text`` comes, or the end if that is ``None``."""
     seen = b""
     end = time.monotonic() + timeout

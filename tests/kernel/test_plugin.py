@@ -61,6 +61,7 @@ def test_the_plugin_explains_its_arguments(guest: Run) -> None:
         guest.run("cascade-lake", "6.12", "true", plugin={"help": "on"})
 
 
+@pytest.mark.timeout(1800)
 def test_the_log_has_what_the_kernel_wrote(guest: Run) -> None:
     script = """
         mount -t resctrl resctrl /sys/fs/resctrl

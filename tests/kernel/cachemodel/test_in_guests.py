@@ -382,6 +382,7 @@ def _shell(*arguments: str) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_what_was_counted_is_in_a_file(guest: Run) -> None:
     script = """
         python3 -c '

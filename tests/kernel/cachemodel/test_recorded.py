@@ -40,7 +40,7 @@ with walkers.walker(program, 6 << 20, 0, root / "a") as one, walkers.walker(prog
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_reference_agrees_on_what_a_guest_accessed(guest: Run, replay: ctypes.CDLL, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     result = guest.run("cascade-lake", "6.12", "python3 job.py", {"job.py": JOB}, plugin={"trace": trace})

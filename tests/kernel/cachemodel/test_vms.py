@@ -17,7 +17,7 @@ from tests.kernel.cachemodel import switch
 from tests.kernel.cachemodel.counts import LINE, Counts
 from tests.kernel.pytest_guest import MountResctrl
 
-pytestmark = [pytest.mark.guest(machines="milan-kvm", kernels="6.12"), pytest.mark.timeout(500), pytest.mark.long]
+pytestmark = [pytest.mark.guest(machines="milan-kvm", kernels="6.12"), pytest.mark.timeout(1800), pytest.mark.long]
 
 WALKED = 512 << 10
 """Bytes that the payload walks through."""

@@ -38,7 +38,7 @@ OPTIONS: Options = {
 }
 """No full audit comes to a test's help, and the counters' files do not keep resctrl from being unmounted."""
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds in which the agent does what takes it a second or two where nobody else needs the processors."""
 
 

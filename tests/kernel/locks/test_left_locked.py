@@ -27,6 +27,7 @@ vmqos lock create again --cache L2:1 --size 256K || echo refused
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_ways_of_a_group_that_is_removed_while_its_device_is_open_stay_locked(guest: Run, kernel: str) -> None:
     result = guest.run("goldmont", kernel, SCRIPT)

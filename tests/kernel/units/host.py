@@ -136,7 +136,7 @@ def watchdog() -> object:
     """The agent hangs."""
     pid, timer = int(prop(AGENT, "MainPID")), prop(TIMER, "ActiveEnterTimestampMonotonic")
     os.kill(pid, signal.SIGSTOP)
-    # What is under way keeps its ten seconds, the next start has the unit's own minute.
+    # What is under way keeps its half a minute, the next start has the unit's own minute.
     SHORT_WATCHDOG.unlink()
     counting = shell(f"sh {COUNTING}")
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the process that hangs")

@@ -30,7 +30,8 @@ ROOT = Path("/sys/fs/resctrl")
 AGENT, GATEWAY = "vmqos-agent.service", "vmqos-gateway.service"
 CONFIGURATION = Path("/etc/vmqos/vmqos.conf")
 PORT = 19177
-PATIENCE = 120.0
+PATIENCE = 400.0
+"""Seconds. It ends what hangs, and judges nothing: on a busy machine, an agent in a guest takes minutes to start."""
 WAYS = 4
 ROM = Path("/var/lib/libvirt/halt.rom")
 """In place of the VM's firmware, which would keep a nested vCPU busy for many seconds: it stops at once, for good."""
@@ -38,7 +39,7 @@ VM = vms.Vm("instance-00000001", vms.Flavor("test", {"hw:cache_ways": str(WAYS)}
 GROUP = ROOT / f"vmqos.{VM.uuid}"
 
 
-def shell(command: str, timeout: float = 120.0) -> str:
+def shell(command: str, timeout: float = PATIENCE) -> str:
     """Run a line as root would: its exit status, and what it said."""
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=timeout, check=False)
     return f"{done.returncode} {done.stdout}{done.stderr}".strip()
@@ -79,7 +80,7 @@ def wait_for(condition: Callable[[], object], what: str, pause: float = 0.2) -> 
     """Wait until something is so.
 
     :param pause: seconds between two looks.
-    :raises TimeoutError: after two minutes.
+    :raises TimeoutError: after :data:`PATIENCE`.
     """
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -96,7 +97,7 @@ def state(unit: str) -> str:
 def wait_until(unit: str, wanted: str, what: str) -> None:
     """Wait until a unit is in a state. Each look costs the guest a tenth of a second of its processor.
 
-    :raises TimeoutError: after two minutes.
+    :raises TimeoutError: after :data:`PATIENCE`.
     """
     wait_for(lambda: state(unit) == wanted, what, 1.0)
 

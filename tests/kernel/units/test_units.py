@@ -22,10 +22,10 @@ from tests.kernel.units.host import COUNTING, SHORT_WATCHDOG
 from tests.kernel.units.seen import AGENT, GATEWAY, WAYS
 
 MACHINE, KERNEL = "milan-kvm", "6.12"
-TIMEOUT = 500.0
-"""Seconds: several times what it takes where the guest has a core to itself."""
+TIMEOUT = 1500.0
+"""Seconds: ten times what it takes where the guest has a core to itself. It ends what hangs, and judges nothing."""
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
 
 WANTED = (
     "dbus.service dbus.socket libvirtd.service libvirtd.socket machines.target systemd-journald-dev-log.socket "
@@ -51,12 +51,14 @@ END
 {installed}
 for program in agent gateway; do
     mkdir /etc/systemd/system/vmqos-$program.service.d
-    # A system call that the filter forbids is to be seen.
-    printf '%s\\n' '[Service]' SystemCallErrorNumber= >/etc/systemd/system/vmqos-$program.service.d/test.conf
+    # A system call that the filter forbids is to be seen. And on a busy machine, a program may take longer to start
+    # than the minute and a half that systemd allows.
+    printf '%s\\n' '[Service]' SystemCallErrorNumber= TimeoutStartSec=600 \\
+        >/etc/systemd/system/vmqos-$program.service.d/test.conf
 done
 # A stopped process does not heed the watchdog's signal.
 echo TimeoutAbortSec=2 >>/etc/systemd/system/vmqos-agent.service.d/test.conf
-printf '%s\\n' '[Service]' WatchdogSec=10 >{watchdog}
+printf '%s\\n' '[Service]' WatchdogSec=30 >{watchdog}
 # The guest lacks what these two sections need; a host that pip installed vmqos[agent] on has it.
 sed -i '/^.nova.$/d; /^.placement.$/d' /etc/vmqos/vmqos.conf
 # libvirt would ask QEMU for each feature of the CPU by itself, and have another daemon write the VM's log.

@@ -18,7 +18,7 @@ from tests.worth.window import Seen
 # All is measured once, before the first test, for a compute node of emulated processors is slow to start.
 pytestmark = [
     pytest.mark.guest(machines=("milan-shared",), kernels=("6.12",)),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.long,
 ]
 

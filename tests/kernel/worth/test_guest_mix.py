@@ -16,7 +16,7 @@ from tests.worth.node import node
 
 pytestmark = [
     pytest.mark.guest(machines=("milan-shared",), kernels=("6.12",)),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.long,
 ]
 

@@ -17,7 +17,7 @@ from tests.kernel.pytest_guest import MountResctrl
 
 pytestmark = [
     pytest.mark.guest(machines=("milan-shared",), kernels=("6.12",)),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.long,
 ]
 
