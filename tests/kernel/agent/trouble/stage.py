@@ -31,8 +31,8 @@ It is one second on hardware, and an emulated CPU is some thirty times slower. T
 did not tell, comes in this time, too."""
 PASSES = 30
 """Passes that the agent may make until then, too, where the machine has no CPU for it: there are 60 in 30 seconds."""
-GIVE_UP = 120.0
-"""Seconds to wait at most."""
+GIVE_UP = 400.0
+"""Seconds to wait at most. It ends what hangs: by then an agent that works has made its passes, however slowly."""
 POLL = 0.1
 PATIENCE = 1.0
 """Seconds that another program waits for the lock."""

@@ -12,7 +12,7 @@ from tests.kernel.pytest_guest import GuestMachine
 pytestmark = [
     pytest.mark.guest(machines=("cascade-lake",), kernels=("6.12",)),
     pytest.mark.long,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
 ]
 
 
