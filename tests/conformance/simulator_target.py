@@ -30,7 +30,7 @@ class SimulatorTarget:
     def __init__(self, profile: Profile) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
             raise RuntimeError("the simulator's mount needs root and /dev/fuse ('modprobe fuse')")
-        self.root = tempfile.mkdtemp(prefix="vmqos-conformance-")
+        self.root = os.path.realpath(tempfile.mkdtemp(prefix="vmqos-conformance-"))
         os.chmod(self.root, 0o755)
         self._server = machine_server(profile, Path(os.environ.get(SOURCE, ROOT)))
         self._mounted = False
