@@ -79,7 +79,9 @@ def lasting_tasks(node: Node, uuid: str) -> dict[int, str]:
 
 def of_server(samples: Path, uuid: str) -> dict[str, dict[str, Any]]:
     """A server's last sample of each meter."""
-    told = [json.loads(line) for line in samples.read_text().splitlines()]
+    # Ceilometer may be writing the last line.
+    *lines, _ = samples.read_text().split("\n")
+    told = [json.loads(line) for line in lines]
     return {sample["name"]: sample for sample in told if sample["resource_id"] == uuid}
 
 

@@ -70,7 +70,8 @@ class Chain:
 
     def metadata(self, meters: Collection[str]) -> dict[str, dict[str, Any]]:
         """What the last published sample of one of these meters says of each instance; nothing before the first."""
-        lines = self.samples.read_text().splitlines() if self.samples.exists() else []
+        # Ceilometer may be writing the last line.
+        *lines, _ = self.samples.read_text().split("\n") if self.samples.exists() else [""]
         samples = [json.loads(line) for line in lines]
         return {one["resource_id"]: one["resource_metadata"] for one in samples if one["name"] in meters}
 
