@@ -124,7 +124,7 @@ def _of_class(resctrl: ResctrlState, key: str, shared: Group) -> Iterator[Reques
     wants = group_names.class_request(shared.name)
     if wants is None:
         return
-    limited = [cache for cache, value in shared.throttles.items() if value < _unlimited(resctrl)]
+    limited = _limits(resctrl, shared)
     reach = (*limited, *caches.among(2, shared.masks)) if limited else shared.masks
     yield Request(key, wants, frozenset(reach), _FIRST)
 
@@ -182,13 +182,13 @@ def of_its_own(
         for cache, mask in own.masks.items()
         if cache in default.masks and (granted[cache] if cache in granted else not mask.overlaps(default.masks[cache]))
     }
-    limits = {cache: value for cache, value in own.throttles.items() if value < _unlimited(resctrl)}
-    if not held and not limits:
+    # A limit stays where it is, whatever the masks look like.
+    has = dict.fromkeys(_limits(resctrl, own), CacheRequest())
+    has |= {cache: _on(own, cache, granted.get(cache)) for cache in held}
+    if not has:
         return None
-    of_l3 = caches.among(3, held)
-    wants, wants_on = _all_of({cache: _on(own, cache, granted.get(cache)) for cache in held})
-    reach = frozenset(held) if of_l3 else frozenset((*held, *limits))
-    return Request(uuid, with_limits_of(resctrl, own, wants), reach, _FIRST, wants_on)
+    wants, wants_on = _all_of(_with_limits(resctrl, own, has))
+    return Request(uuid, wants, frozenset(has), _FIRST, wants_on, in_own_group=True)
 
 
 def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Request | None:
@@ -212,9 +212,12 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
         there = frozenset(cache for cache in there if not _is_first_mask(resctrl, group, cache, wants))
     of_l3 = caches.among(3, there) if wants.l3_ways else frozenset[int]()
     of_l2 = caches.among(2, there) if wants.l2_ways is not None else frozenset[int]()
-    has, has_on = _all_of(_own_or_few(resctrl, group, of_l3) | _own_or_few(resctrl, group, of_l2))
-    held = with_limits_of(resctrl, group, replace(has, policy=wants.policy))
-    return replace(whole, wants=held, wants_on=has_on) if extra_specs.asks_for(held) else None
+    has = _own_or_few(resctrl, group, of_l3) | _own_or_few(resctrl, group, of_l2)
+    most = replace(_all_of(has)[0], l2_ways=None)
+    has = dict.fromkeys(caches.among(3, whole.caches), most) | has
+    held, held_on = _all_of(_with_limits(resctrl, group, has))
+    held = replace(held, policy=wants.policy)
+    return replace(whole, wants=held, wants_on=held_on) if extra_specs.asks_for(held) else None
 
 
 def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: CacheRequest) -> bool:
@@ -275,11 +278,20 @@ def _all_of(has: Mapping[int, CacheRequest]) -> tuple[CacheRequest, dict[int, Ca
     return wants, others
 
 
-def with_limits_of(resctrl: ResctrlState, own: Group, wants: CacheRequest) -> CacheRequest:
-    """The request with the limit of bandwidth that the VM's own group has now, instead of the one it names."""
-    limits = (value for value in own.throttles.values() if value < _unlimited(resctrl))
-    unlimited = replace(wants, bandwidth_percent=None, bandwidth_mbps=None)
-    return with_limit(unlimited, resctrl.capabilities.memory_bandwidth, min(limits, default=None))
+def _with_limits(resctrl: ResctrlState, own: Group, has: Mapping[int, CacheRequest]) -> dict[int, CacheRequest]:
+    """The requests for what a VM has on single caches, each with the limit of bandwidth that its own group has there.
+
+    Where the group has no limit, the VM has come to that cache, or the cache came online: it gets the smallest one.
+    """
+    limits, resource = _limits(resctrl, own), resctrl.capabilities.memory_bandwidth
+    few = min(limits.values(), default=None)
+    of_l3 = {cache: with_limit(has[cache], resource, limits.get(cache, few)) for cache in caches.among(3, has)}
+    return {**has, **of_l3}
+
+
+def _limits(resctrl: ResctrlState, group: Group) -> dict[int, int]:
+    """The limits of bandwidth that a group has, by cache."""
+    return {cache: value for cache, value in group.throttles.items() if value < _unlimited(resctrl)}
 
 
 def _unlimited(resctrl: ResctrlState) -> int:

@@ -69,8 +69,10 @@ class Request:
     :ivar caches: the caches the VM can run on: the L3s, whose ways and memory bandwidth it uses, never none; and, where
         it is pinned to cores, their L2s.
     :ivar arrival: a number that is smaller the earlier the VM came; equal ones are ordered by UUID.
-    :ivar wants_on: the ways to have on single caches, where they are not as many as :attr:`wants` says: a VM that keeps
-        what it has may have different numbers of ways on its caches.
+    :ivar wants_on: the ways, and the limit of bandwidth, to have on single caches, where they are not what
+        :attr:`wants` says: a VM that keeps what it has may have something else on each of its caches.
+    :ivar in_own_group: whether the VM is to have a control group of its own although a class can grant what it asks
+        for: its tasks are there and can't be moved.
     """
 
     uuid: str
@@ -78,6 +80,7 @@ class Request:
     caches: frozenset[int]
     arrival: int
     wants_on: Mapping[int, CacheRequest] = field(default_factory=dict, hash=False)
+    in_own_group: bool = False
 
 
 class WhenFull(enum.Enum):

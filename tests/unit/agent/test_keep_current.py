@@ -17,7 +17,7 @@ from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.bitmask import CapacityBitmask
-from vmqos.resctrl.capabilities import BandwidthResource, Capabilities
+from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit, Capabilities
 
 A, B = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 
@@ -74,6 +74,18 @@ def test_a_vm_keeps_its_limit_of_bandwidth_beside_its_ways_and_alone() -> None:
     first, second = keep_current.requests(now, {A, B})
     assert (first.wants, first.caches) == (CacheRequest(ways=4, bandwidth_percent=40), {0})
     assert (second.wants, second.caches) == (CacheRequest(bandwidth_percent=30), {1})
+
+
+def test_a_vm_keeps_each_limit_where_it_is_whatever_its_masks_look_like() -> None:
+    """So it is if an agent was killed in the middle of a plan: a mask on its way, on a cache that the VM left."""
+    now = view({"": {0: 0x7FF, 1: 0x7C0}, f"vmqos.{A}": {0: 0x7FF, 1: 0x03F}})
+    (asked,) = keep_current.requests(limited(now, {f"vmqos.{A}": {0: 40, 1: 100}}), {A})
+    assert asked.caches == {0, 1} and asked.in_own_group
+    assert asked.wants == CacheRequest(ways=6, bandwidth_percent=40), "on the cache that it seems to have come to"
+    assert asked.wants_on == {0: CacheRequest(bandwidth_percent=40)}
+    (asked,) = keep_current.requests(limited(now, {f"vmqos.{A}": {0: 40, 1: 30}}), {A})
+    assert asked.wants == CacheRequest(ways=6, bandwidth_percent=30)
+    assert asked.wants_on == {0: CacheRequest(bandwidth_percent=40)}
 
 
 def test_a_vm_of_a_class_of_everything_asks_for_all_of_it_where_it_is_limited() -> None:
@@ -159,3 +171,16 @@ def test_whatever_a_vms_group_has_where_the_vm_can_not_run_it_keeps_its_ways_whe
         kernel.masks = {"": {0: default, 1: default}, inside: {0: run(0, own), 1: run(start, end - start)}}
         settle(kernel, list(keep_current.requests(state(kernel.capabilities, kernel.layout()), {A})), Policy())
         assert kernel.masks[inside][0] == run(0, own), (start, end)
+
+
+@pytest.mark.parametrize("unit", [BandwidthUnit.PERCENT, BandwidthUnit.MBPS])
+def test_whatever_a_vms_group_has_where_the_vm_can_not_run_its_limit_stays_where_it_is(unit: BandwidthUnit) -> None:
+    """The mask there may be as that of another VM, too, which the planner then takes for the other one's."""
+    other, inside = f"vmqos.{A}", f"vmqos.{B}"
+    for start, end in itertools.combinations(range(12), 2):
+        kernel = Kernel(machine(11, caches=(0, 1), unit=unit))
+        every, own = run(0, 11), run(start, end - start)
+        kernel.masks = {"": {0: every, 1: run(9, 2)}, inside: {0: every, 1: own}, other: {0: every, 1: run(0, 9)}}
+        kernel.throttles = {inside: {0: 40}}
+        settle(kernel, list(keep_current.requests(state(kernel.capabilities, kernel.layout()), {A, B})), Policy())
+        assert inside in kernel.masks and kernel.limits(inside)[0] == 40, (start, end)

@@ -16,6 +16,7 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import Layout, Request
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import BandwidthResource
 
 WANTS = CacheRequest(ways=6)
 
@@ -77,6 +78,23 @@ def test_a_vm_that_came_to_another_cache_as_something_failed_keeps_what_it_had(
     (found,) = asked_for(with_record(known, observed=everywhere), {UUID})
     assert (found.wants, found.caches) == (CacheRequest(ways=4), {0, 1})
     assert found.wants_on == ({1: CacheRequest(ways=asked_there)} if asked_there != 4 else {})
+
+
+def test_a_vm_for_which_something_failed_keeps_each_limit_where_it_is() -> None:
+    known = wanting()
+    assert known.resctrl is not None
+    groups = tuple(
+        replace(group, throttles={0: 50, 1: 20} if group.name == GROUP else {}) for group in known.resctrl.layout.groups
+    )
+    memory = BandwidthResource("MB", 8, 10, 10, True, (0, 1))
+    capabilities = replace(known.resctrl.capabilities, bandwidths={"MB": memory})
+    known = replace(known, resctrl=replace(known.resctrl, layout=Layout(groups), capabilities=capabilities))
+    everywhere = replace(known.vms[UUID].observed, cpus=frozenset({1, 2}))
+    (found,) = asked_for(with_record(known, observed=everywhere), {UUID})
+    assert (found.wants, found.wants_on) == (
+        CacheRequest(ways=4, bandwidth_percent=50),
+        {1: CacheRequest(ways=4, bandwidth_percent=20)},
+    )
 
 
 def test_a_vm_without_a_group_asks_for_nothing_until_it_is_tried_again() -> None:

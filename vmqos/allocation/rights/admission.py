@@ -106,6 +106,7 @@ def admit(
         claim.uuid
         for claim in claims
         if (claim.group in inputs.groups if claim.shared else claim.held or claim.uuid in result.served)
+        or (claim.keeps_group and claim.group in inputs.groups)
     }
     for claim in sorted(claims, key=lambda claim: claim.uuid not in in_force):
         if claim.shared:

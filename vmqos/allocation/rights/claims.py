@@ -39,6 +39,7 @@ class Claim:
     :ivar held: the ways that are its own now, by cache; none in a class. A VM that has none anywhere is a newcomer.
     :ivar near: the ways of its own group that it need not leave, though another group has them too.
     :ivar owed: what its own group was granted before, by cache, where that is more than it has now.
+    :ivar keeps_group: whether its own group stays in any case, because the VM's tasks are there and can't be moved.
     """
 
     uuid: str
@@ -57,6 +58,7 @@ class Claim:
     held: Mapping[int, int] = field(default_factory=dict)
     near: Mapping[int, int] = field(default_factory=dict)
     owed: Mapping[int, earlier.EarlierGrant] = field(default_factory=dict)
+    keeps_group: bool = False
 
     def parts(self, cache: int) -> tuple[int, int]:
         """How many of the ways of an L3 are for code and how many for data; 0 where both fill all of them."""
@@ -121,14 +123,15 @@ def read(inputs: PlannerInput) -> list[Claim]:
 
 def _claims(inputs: PlannerInput) -> list[Claim]:
     """What each request asks for. Many VMs are of few flavors, so equal requests are worked out once."""
-    first: dict[tuple[CacheRequest, frozenset[int], tuple[object, ...]], Claim | None] = {}
+    first: dict[tuple[object, ...], Claim | None] = {}
     claims = []
     for request in inputs.requests:
-        if (alike := (request.wants, request.caches, tuple(request.wants_on.items()))) not in first:
+        alike = request.wants, request.caches, tuple(request.wants_on.items()), request.in_own_group
+        if alike not in first:
             first[alike] = _claim(inputs, request)
         if (claim := first[alike]) is not None:
             group = claim.group if claim.shared else vm_group(request.uuid)
-            claims.append(replace(claim, uuid=request.uuid, group=group))
+            claims.append(replace(claim, uuid=request.uuid, group=group, keeps_group=request.in_own_group))
     return claims
 
 
@@ -147,14 +150,19 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
     asked, ways, code, data = _on_l3(inputs, l3, wants) if l3 else (0, 0, 0, 0)
     asked_l2, ways_l2 = _on_l2(l2, wants) if l2 else (0, 0)
     used = tuple(sorted(cache for cache in known if (ways_l2 if caches.level(cache) == 2 else ways)))
-    throttles = {}
     resource, limit = inputs.capabilities.memory_bandwidth, bandwidth(inputs.capabilities, wants).value
-    if resource is not None and limit is not None:
-        throttles = {cache: limit for cache in resource.cache_ids if cache in request.caches}
+    limited = request.caches & frozenset(resource.cache_ids) if resource is not None else frozenset[int]()
+    limits = dict.fromkeys(limited, limit)
+    limits |= {
+        cache: bandwidth(inputs.capabilities, request.wants_on[cache]).value
+        for cache in limited & request.wants_on.keys()
+    }
+    throttles = {cache: value for cache, value in sorted(limits.items()) if value is not None}
     if not used and not throttles:
         return None
     group = vm_group(request.uuid)
-    shared = wants.policy is CachePolicy.SHARED or (not used and wants.bandwidth_percent is not None)
+    is_limit_alone = not used and wants.bandwidth_percent is not None
+    shared = wants.policy is CachePolicy.SHARED or (is_limit_alone and not request.in_own_group)
     if shared:
         ways = min(ways, l3.every.bit_count()) if l3 else 0
         ways_l2 = min(ways_l2, l2.every.bit_count()) if l2 else 0
@@ -171,6 +179,8 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
         else:
             _, ways_on[cache], *parts = _on_l3(inputs, inputs.cache_ways[cache], wants_here)
             parts_on[cache] = parts[0], parts[1]
+    ways_on = {cache: count for cache, count in ways_on.items() if count}
+    used = tuple(ways_on)
     return Claim(
         request.uuid, group, shared, used, asked, ways, throttles, code, data, asked_l2, ways_l2, ways_on, parts_on
     )
