@@ -21,7 +21,7 @@ from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Group, Request, caches
 from vmqos.allocation.rights.claims import with_limit
-from vmqos.extra_specs import CacheRequest
+from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.hypervisor import vm_tasks
@@ -204,8 +204,9 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
         # A VM in a class stays in it; a VM that has nothing waits. A group that was only just made gives its VM nothing
         # yet: the kernel's first mask, which may be the whole cache, is no grant.
         stays = record.request.asked if record.request.trial else wants
-        is_in_class = control is not None and owner_of(control) is Owner.CLASS
-        return replace(whole, wants=stays) if stays is not None and is_in_class else None
+        is_class = control is not None and owner_of(control) is Owner.CLASS
+        had = is_class or (control is None and _may_be_in_class(resctrl, record.uuid, wants))
+        return replace(whole, wants=stays) if stays is not None and had else None
     there = whole.caches & group.masks.keys()
     if control is None:
         # Where the VM's tasks are is not known: it may be such a group.
@@ -218,6 +219,15 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
     held, held_on = _all_of(_with_limits(resctrl, group, has))
     held = replace(held, policy=wants.policy)
     return replace(whole, wants=held, wants_on=held_on) if extra_specs.asks_for(held) else None
+
+
+def _may_be_in_class(resctrl: ResctrlState, uuid: str, wants: CacheRequest) -> bool:
+    """Whether a VM may be in a class: where its tasks are is not known. It may have no monitoring group there.
+
+    :param wants: what the VM's flavor asks for.
+    """
+    has_class = any(group.owner is Owner.CLASS for group in resctrl.layout.groups)
+    return _class_of(resctrl, uuid) is not None or (wants.policy is CachePolicy.SHARED and has_class)
 
 
 def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: CacheRequest) -> bool:

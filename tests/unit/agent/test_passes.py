@@ -21,7 +21,7 @@ from vmqos.agent.observe import cache_vcpus
 from vmqos.allocation import PromiseState
 from vmqos.group_names import vm_group
 from vmqos.hypervisor import vm_tasks
-from vmqos.reason import Code
+from vmqos.reason import Code, Reason
 from vmqos.resctrl import exceptions, tasks
 from vmqos.simulator.hardware import rmids
 
@@ -383,6 +383,21 @@ def test_a_class_outlives_a_restart_where_no_monitoring_group_tells_of_its_vm(
     host.unseen.clear()
     host.settle()
     assert CLASS not in host.groups(), "nobody needs it any more"
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
+def test_a_vm_for_which_something_failed_stays_in_its_class_though_its_tasks_were_forgotten(
+    host: Host, counted: bool
+) -> None:
+    vm = host.boot(SHARED)
+    host.settle()
+    if not counted:
+        host.resctrl.rmdir(f"{CLASS}/mon_groups/vmqos.{vm}")
+    host.backoff.fail(vm, Reason(Code.OTHER, "the kernel refused"))
+    # So it is after a pass that could not read resctrl.
+    host.reconciler.forget()
+    host.run()
+    assert host.inside(vm, CLASS) == 1
 
 
 def test_a_class_without_a_task_of_an_unknown_process_is_retired_though_a_vm_is_unseen(host: Host) -> None:
