@@ -201,11 +201,13 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
     group, wants = _own(resctrl, record.uuid), whole.wants
     control = record.tasks.target.control if record.tasks is not None else None
     if group is None or control not in (group.name, None):
-        # A VM in a class stays in it; a VM that has nothing waits. A group that was only just made gives its VM nothing
-        # yet: the kernel's first mask, which may be the whole cache, is no grant.
+        # A VM in a class stays in it, and a VM whose group another program has removed is given back what it had. A VM
+        # that has nothing waits. A group that was only just made gives its VM nothing yet: the kernel's first mask,
+        # which may be the whole cache, is no grant.
         stays = record.request.asked if record.request.trial else wants
         is_class = control is not None and owner_of(control) is Owner.CLASS
-        had = is_class or (control is None and _may_be_in_class(resctrl, record.uuid, wants))
+        is_gone = group is None and control == group_names.vm_group(record.uuid)
+        had = is_class or is_gone or (control is None and _may_be_in_class(resctrl, record.uuid, wants))
         return replace(whole, wants=stays) if stays is not None and had else None
     there = whole.caches & group.masks.keys()
     if control is None:

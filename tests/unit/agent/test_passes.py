@@ -25,7 +25,7 @@ from vmqos.reason import Code, Reason
 from vmqos.resctrl import exceptions, tasks
 from vmqos.simulator.hardware import rmids
 
-KEPT, DEGRADED = PromiseState.KEPT, PromiseState.DEGRADED
+KEPT, DEGRADED, PENDING = PromiseState.KEPT, PromiseState.DEGRADED, PromiseState.PENDING
 
 
 # What is told is what is.
@@ -383,6 +383,49 @@ def test_a_class_outlives_a_restart_where_no_monitoring_group_tells_of_its_vm(
     host.unseen.clear()
     host.settle()
     assert CLASS not in host.groups(), "nobody needs it any more"
+
+
+@pytest.mark.parametrize("trouble", ["unseen", "unknown flavor", "failed"])
+@pytest.mark.parametrize("outside", ["mounted anew", "group removed"])
+@pytest.mark.parametrize("specs", [OWN, {**SHARED, "hw:cache_ways": "4"}], ids=["own", "shared"])
+def test_what_a_vm_had_is_given_to_no_newcomer_though_its_group_is_gone(
+    host: Host, specs: dict[str, str], outside: str, trouble: str
+) -> None:
+    vm = host.boot(specs)
+    host.settle()
+    host.restart()
+    if trouble == "unseen":
+        host.unseen.add(vm)
+    elif trouble == "unknown flavor":
+        host.forget_flavor(vm)
+    host.settle()
+    (group,) = host.groups()
+    if trouble == "failed":
+        host.backoff.fail(vm, Reason(Code.OTHER, "the kernel refused"))
+    if outside == "mounted anew":
+        host.resctrl.mount_anew()
+    else:
+        host.resctrl.rmdir(group)
+    host.settle()
+    # Of 11 ways, the default group keeps two, and all four that the class may fill.
+    newcomers = [host.boot({"hw:cache_ways": "7"}), host.boot({"hw:cache_ways": "1"})]
+    host.settle()
+    assert [host.told(newcomer).state for newcomer in newcomers] == [KEPT, PENDING]
+    host.unseen.clear()
+    host.libvirt.resize(vm, specs)
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is KEPT and host.inside(vm, group) == 1
+
+
+def test_a_vm_that_had_nothing_keeps_nothing_once_it_is_unseen(host: Host) -> None:
+    first, second = host.boot({"hw:cache_ways": "9"}), host.boot(OWN)
+    host.settle()
+    assert host.told(second).state is PENDING
+    host.libvirt.shut_off(first)
+    host.unseen.add(second)
+    host.settle()
+    assert vm_group(second) not in host.groups()
 
 
 @pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
