@@ -85,15 +85,21 @@ def requests(
     unseen: Set[str],
     members: Members | None = None,
     granted: Mapping[str, Mapping[int, int]] | None = None,
+    before: Mapping[str, Request] | None = None,
 ) -> Iterator[Request]:
     """The requests that make the planner leave the VMs' groups as they are.
+
+    A VM's own group is left in any case: the VM's tasks may be there, and once the VM can be looked at, the group tells
+    that the VM had something.
 
     :param unseen: UUIDs of the VMs.
     :param members: the classes of VMs that no group is named after.
     :param granted: how many ways earlier plans granted to each group, by cache. The mask may not show it any more, if
         another program wrote it.
+    :param before: what the last plan was asked for VMs that had something, by UUID. It counts where resctrl shows
+        nothing of it any more.
     """
-    members, granted = members or Members(), granted or {}
+    members, granted, before = members or Members(), granted or {}, before or {}
     default = resctrl.group(DEFAULT_GROUP)
     for uuid in sorted(unseen):
         own = _own(resctrl, uuid)
@@ -109,6 +115,10 @@ def requests(
             shared = resctrl.group(members.classes[uuid])
         if shared is not None:
             yield from _of_class(resctrl, uuid, shared)
+        elif uuid in before:
+            yield before[uuid]
+        elif own is not None:
+            yield Request(uuid, CacheRequest(), frozenset(own.masks), _FIRST, in_own_group=True)
     for name in sorted(members.claimed):
         # Which VM the class serves is not known, so the request bears the name of the class.
         group = resctrl.group(name)

@@ -504,29 +504,22 @@ class Reconciler:
             nameless = unseen - self._lost.found.vms.keys()
             members = keep_current.find_members(self._filesystem, now, nameless, unknown, found.vms)
             members = replace(members, claimed=members.claimed | classes)
-            requests += keep_current.requests(now, unseen | unknown, members, self._granted)
-            requests += self._asked_before((unseen | unknown) - {one.uuid for one in requests})
+            before = {one.uuid: one for one in self.snapshot.requests if self._had_something(one.uuid)}
+            requests += keep_current.requests(now, unseen | unknown, members, self._granted, before)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         is_tried = self._requested.trial is not None and _has_tried_ways(records)
         if is_tried and not self._before_trial:
             self._before_trial = {group.name: group.masks for group in now.layout.groups}
-        before = None if is_tried else self._before_trial
-        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, before)
+        places = None if is_tried else self._before_trial
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, places)
         if not (is_tried or plan.prepare):
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
 
-    def _asked_before(self, uuids: Set[str]) -> Iterator[Request]:
-        """What the last plan was asked for VMs that keep what they have, and of which resctrl shows no trace any more.
-
-        So it is where resctrl was mounted anew, or another program has removed a group. A VM that had nothing has
-        nothing to keep.
-        """
-        for one in self.snapshot.requests if uuids else ():
-            had_ways = any((self._granted or {}).get(vm_group(one.uuid), {}).values())
-            given = self._in_force.get(one.uuid)
-            if one.uuid in uuids and (had_ways or (given is not None and owner_of(given.group) is Owner.CLASS)):
-                yield one
+    def _had_something(self, uuid: str) -> bool:
+        """Whether a VM had a part of its promise at the end of the last pass, or is owed ways."""
+        given = self._in_force.get(uuid)
+        return bool(given is not None and given.group) or any((self._granted or {}).get(vm_group(uuid), {}).values())
 
     def _act(self, found: Observed, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
         """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.

@@ -109,8 +109,16 @@ def test_a_vm_that_has_nothing_asks_for_nothing() -> None:
     assert not list(keep_current.requests(now, {A, B}))
 
 
-def test_a_group_that_was_only_just_made_is_no_grant() -> None:
-    assert not list(keep_current.requests(view({"": {0: 0x7FF}, f"vmqos.{A}": {0: 0x7FF}}), {A}))
+def test_a_group_that_was_only_just_made_is_no_grant_and_stays() -> None:
+    (asked,) = keep_current.requests(view({"": {0: 0x7FF}, f"vmqos.{A}": {0: 0x7FF}}), {A})
+    assert (asked.wants, asked.in_own_group) == (CacheRequest(), True)
+
+
+def test_a_group_of_which_nothing_can_be_told_stays_with_the_default_groups_ways() -> None:
+    kernel, own = Kernel(machine(11)), f"vmqos.{A}"
+    kernel.masks = {"": {0: 0x3FF}, own: {0: 0x00F}}
+    settle(kernel, list(keep_current.requests(state(kernel.capabilities, kernel.layout()), {A})), Policy())
+    assert kernel.masks == {"": {0: 0x7FF}, own: {0: 0x7FF}}
 
 
 def test_a_vm_whose_mask_an_outsider_spoilt_asks_for_what_it_was_granted() -> None:

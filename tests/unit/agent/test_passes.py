@@ -418,6 +418,41 @@ def test_what_a_vm_had_is_given_to_no_newcomer_though_its_group_is_gone(
     assert host.told(vm).state is KEPT and host.inside(vm, group) == 1
 
 
+def limit_of(host: Host, vm: str) -> str:
+    """The line of a VM's own group that limits its bandwidth."""
+    return next(line for line in host.resctrl.read(vm_group(vm), "schemata").splitlines() if "MB:" in line)
+
+
+def test_a_limit_that_is_lost_while_its_vm_is_unseen_is_given_back_and_the_group_stays(make_host: MakeHost) -> None:
+    host = make_host("milan")
+    vm = host.boot({"hw:mem_bandwidth_mbps": "1000"})
+    host.settle()
+    before = limit_of(host, vm)
+    host.unseen.add(vm)
+    host.settle()
+    # So the kernel does when a cache came online.
+    host.resctrl.write(f"{vm_group(vm)}/schemata", before.replace("=   8", "=2048"))
+    assert limit_of(host, vm) != before
+    host.settle()
+    assert host.inside(vm, vm_group(vm)) == 1
+    assert limit_of(host, vm) == before
+
+
+def test_the_group_of_an_unseen_vm_outlives_a_restart_though_its_ways_are_the_default_groups_too(host: Host) -> None:
+    vm = host.boot(OWN)
+    host.settle()
+    host.restart()
+    host.unseen.add(vm)
+    default = host.resctrl.read("", "schemata")
+    caches = next(line for line in default.splitlines() if "L3:" in line).count("=")
+    host.resctrl.write("schemata", "L3:" + ";".join(f"{cache}=7ff" for cache in range(caches)))
+    host.settle()
+    assert host.inside(vm, vm_group(vm)) == 1
+    host.unseen.clear()
+    host.settle()
+    assert host.told(vm).state is KEPT
+
+
 def test_a_vm_that_had_nothing_keeps_nothing_once_it_is_unseen(host: Host) -> None:
     first, second = host.boot({"hw:cache_ways": "9"}), host.boot(OWN)
     host.settle()

@@ -158,7 +158,7 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
         for cache in limited & request.wants_on.keys()
     }
     throttles = {cache: value for cache, value in sorted(limits.items()) if value is not None}
-    if not used and not throttles:
+    if not (used or throttles or request.in_own_group):
         return None
     group = vm_group(request.uuid)
     is_limit_alone = not used and wants.bandwidth_percent is not None
