@@ -219,7 +219,7 @@ def untried(snapshot: Snapshot, requests: Sequence[Request] | None = None) -> tu
             if not one.uuid.startswith(_PLACE):
                 found.append(one)
         elif record.request.asked is not None:
-            found.append(replace(one, wants=record.request.asked))
+            found.append(replace(one, wants=record.request.asked, wants_on={}))
     return tuple(found)
 
 

@@ -408,6 +408,8 @@ def test_what_is_only_tried_is_not_told_as_promised() -> None:
     requests = (Request(UUID, tried, frozenset({0}), 5), other)
     assert trial.untried(known, requests) == (Request(UUID, OWN, frozenset({0}), 5), other)
     assert trial.untried(replace(known, requests=requests)) == trial.untried(known, requests)
+    fewer_on_one = (replace(requests[0], wants_on={1: CacheRequest(ways=5)}), other)
+    assert trial.untried(known, fewer_on_one) == trial.untried(known, requests), "a failure for it waits"
     assert trial.untried(with_record(known, request=FlavorRequest(OWN, OWN)), requests) == requests
 
 
