@@ -15,7 +15,7 @@ from vmqos.agent.remember.promise_time import PromiseTime
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, caches
 from vmqos.daemon.backoff import Backoff, Failure
-from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
+from vmqos.group_names import DEFAULT_GROUP, Owner, class_request, owner_of
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
@@ -78,9 +78,10 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     if not given.group or group is None or default is None:
         return given if not given.group else Allocation(PromiseState.PENDING, reason=given.reason)
     limits = {cache: value for cache, value in given.throttles.items() if group.throttles.get(cache) == value}
+    further = _further_limits(given, group, no_limit(now))
     divided = all(group.splits.get(cache) == parts for cache, parts in given.splits.items())
     placed = all(group.masks.get(cache) == mask for cache, mask in given.masks.items())
-    if placed and divided and limits == given.throttles:
+    if placed and divided and limits == given.throttles and not further:
         return given
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
     # The kernel gives a new group ways that other groups have too. Those are no grant.
@@ -88,7 +89,7 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     is_own = not any(_overlap(held, masks) for masks in others)
     if held and is_own and given.group not in created(plan):
         splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
-        return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits, splits=splits)
+        return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits | further, splits=splits)
     return Allocation(PromiseState.PENDING, reason=given.reason)
 
 
@@ -105,6 +106,12 @@ def _overlap(masks: Mapping[int, CapacityBitmask], others: Mapping[int, Capacity
     return any(mask.overlaps(others[cache]) for cache, mask in masks.items() if cache in others)
 
 
+def no_limit(now: ResctrlState) -> int | None:
+    """The value of schemata that stands for no limit of memory bandwidth; ``None`` where the host can't limit it."""
+    resource = now.capabilities.memory_bandwidth
+    return resource.unit.unlimited if resource is not None else None
+
+
 def held_up(given: Allocation, planned: Allocation, why: Reason) -> Allocation:
     """What a VM has where a step of the plan failed: if it has less than planned, it is told why; pure.
 
@@ -119,13 +126,14 @@ def held_up(given: Allocation, planned: Allocation, why: Reason) -> Allocation:
     return replace(given, reason=why)
 
 
-def borne_out(given: Allocation, layout: Layout) -> Allocation:
+def borne_out(given: Allocation, layout: Layout, unlimited: int | None = None) -> Allocation:
     """The part of an allocation that is left at the end of its pass: other programs may have changed groups; pure.
 
-    The group must have what the plan gave it: masks, parts and limits. The ways of an exclusive VM must be in no other
-    group's mask. A cache that went offline since takes no part.
+    The group must have what the plan gave it: masks, parts and limits, and no other limits. The ways of an exclusive VM
+    must be in no other group's mask. A cache that went offline since takes no part.
 
     :param layout: resctrl as it was read back.
+    :param unlimited: see :func:`no_limit`.
     """
     if given.state in (PromiseState.PENDING, PromiseState.NONE) or given.group == DEFAULT_GROUP:
         return given
@@ -134,13 +142,15 @@ def borne_out(given: Allocation, layout: Layout) -> Allocation:
         reason = _changed(f"another program removed the control group {given.group}")
         return Allocation(PromiseState.PENDING, reason=reason)
     given = _of_online(given, layout)
-    if changes := [*_changed_masks(given, group), *_changed_limits(given, group)]:
+    further = _further_limits(given, group, unlimited)
+    if changes := [*_changed_masks(given, group), *_changed_limits(given, group, further)]:
         return replace(
             given,
             state=PromiseState.DEGRADED,
             masks={cache: group.masks[cache] for cache in given.masks if cache in group.masks},
             splits={cache: group.splits[cache] for cache in given.splits if cache in group.splits},
-            throttles={cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
+            throttles=further
+            | {cache: group.throttles[cache] for cache in given.throttles if cache in group.throttles},
             reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
         )
     # Where the planner found no room that is the VM's alone, its own reason names the groups that share the ways.
@@ -190,12 +200,34 @@ def _changed_masks(given: Allocation, group: Group) -> Iterator[str]:
             yield f"{name} has {found} instead of {parts.code} and {parts.data}"
 
 
-def _changed_limits(given: Allocation, group: Group) -> Iterator[str]:
-    """A clause for each limit of memory bandwidth that is not what was given."""
+def _changed_limits(given: Allocation, group: Group, further: Mapping[int, int]) -> Iterator[str]:
+    """A clause for each limit of memory bandwidth that is not what was given.
+
+    :param further: those that were not given at all.
+    """
     for cache, limit in sorted(given.throttles.items()):
         now = group.throttles.get(cache)
         if now != limit:
             yield f"MB {cache} is {'none' if now is None else now} instead of {limit}"
+    for cache, limit in sorted(further.items()):
+        yield f"MB {cache} is {limit} instead of no limit"
+
+
+def _further_limits(given: Allocation, group: Group, unlimited: int | None) -> dict[int, int]:
+    """The limits of memory bandwidth that a VM's group has and the VM was not given, by cache; pure.
+
+    A class that is named after a limit may have it on caches where only others of its VMs can run.
+
+    :param unlimited: see :func:`no_limit`.
+    """
+    if unlimited is None:
+        return {}
+    limits = {
+        cache: limit for cache, limit in group.throttles.items() if limit < unlimited and cache not in given.throttles
+    }
+    wants = class_request(group.name) if limits else None
+    is_named = wants is not None and (wants.bandwidth_percent, wants.bandwidth_mbps) != (None, None)
+    return {} if is_named else limits
 
 
 def judge(

@@ -331,7 +331,8 @@ class Reconciler:
         unmonitored = {uuid: known[uuid].unmonitored for uuid in changed}
         reasons = {uuid: why for uuid, why in unmonitored.items() if why not in ("", YET_TO_BE_MOVED)}
         records = self._with_places(changed, aims, reasons)
-        given = {uuid: judge.borne_out(allocations[uuid], after.layout) for uuid in changed.keys() & allocations.keys()}
+        unlimited, theirs = judge.no_limit(after), changed.keys() & allocations.keys()
+        given = {uuid: judge.borne_out(allocations[uuid], after.layout, unlimited) for uuid in theirs}
         judged = judge.judge_all(judge.as_counted(records, after), given, known, self._backoff)
         self.snapshot = replace(self.snapshot, resctrl=after, vms={**known, **judged})
         self._requested = replace(self._requested, born=frozenset())
@@ -630,7 +631,8 @@ class Reconciler:
         # The state before can't be reused by its number of links: they may belong to other monitoring groups now.
         before = self.snapshot.resctrl
         now = resctrl_state.read(self._filesystem, replace(before, links=()) if before is not None else None)
-        borne_out = {uuid: judge.borne_out(given, now.layout) for uuid, given in acted.in_force.items()}
+        unlimited = judge.no_limit(now)
+        borne_out = {uuid: judge.borne_out(given, now.layout, unlimited) for uuid, given in acted.in_force.items()}
         is_meddled = any(borne_out[uuid] is not given for uuid, given in acted.in_force.items())
         # The plan was made from the state before. Other programs may have changed resctrl since.
         is_changed = now != before or bool(planned.plan.prepare or planned.plan.retire)

@@ -133,6 +133,14 @@ def test_a_cache_that_went_offline_meanwhile_is_told_no_more() -> None:
     assert borne_out(granted, Layout((default, own))) == replace(OWN, throttles={0: 50})
 
 
+def test_a_class_may_have_its_limit_where_only_others_of_its_vms_can_run() -> None:
+    name = "vmqos.shared-mb50"
+    granted = Allocation(PromiseState.KEPT, name, throttles={0: 50})
+    default = Group(DEFAULT_GROUP, Owner.DEFAULT, {}, throttles={0: 100, 1: 100})
+    both = Group(name, Owner.CLASS, {}, throttles={0: 50, 1: 50})
+    assert borne_out(granted, Layout((default, both)), unlimited=100) is granted
+
+
 def test_parts_for_code_and_data_that_are_not_what_was_granted_are_told() -> None:
     mine, swapped = (Split(CapacityBitmask(a), CapacityBitmask(b)) for a, b in ((1, 2), (2, 1)))
     granted = replace(OWN, splits={0: mine})

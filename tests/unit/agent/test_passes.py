@@ -74,6 +74,42 @@ def test_a_limit_of_bandwidth_that_another_program_writes_during_a_pass_is_told_
     assert host.told(vm).state is KEPT and host.told(vm).throttles[0] == 50
 
 
+@pytest.mark.parametrize("specs", [OWN, SHARED], ids=["ways of its own", "in a class"])
+def test_a_limit_that_another_program_gives_a_vm_that_was_promised_none_is_told_and_mended(
+    host: Host, specs: dict[str, str]
+) -> None:
+    vm = host.boot(specs)
+    host.settle()
+    group = host.told(vm).group
+
+    def meddle(path: str) -> None:
+        if path.endswith("tasks"):
+            host.resctrl.before = lambda path: None
+            host.resctrl.write(f"{group}/schemata", "MB:0=10")
+
+    host.resctrl.before = meddle
+    host.libvirt.resize(vm, {**specs, "hw:other": "1"})
+    assert host.run(), "another pass is asked for at once"
+    told = host.told(vm)
+    assert told.state is DEGRADED and told.reason.code is Code.CHANGED_OUTSIDE and told.throttles == {0: 10}
+    assert "MB 0 is 10 instead of no limit" in told.reason.text
+    host.settle()
+    assert (host.told(vm).state, host.told(vm).throttles) == (KEPT, {})
+
+
+def test_a_vm_whose_limit_the_kernel_does_not_lift_is_told_to_have_it(host: Host) -> None:
+    vm = host.boot({**OWN, "hw:mem_bandwidth_percent": "50"})
+    host.settle()
+    host.libvirt.resize(vm, OWN)
+    with writes_refused(host, f"{vm_group(vm)}/schemata"):
+        host.settle()
+    told = host.told(vm)
+    assert told.state is DEGRADED and told.reason.code is Code.REFUSED and set(told.throttles.values()) == {50}
+    host.clock += 1.0
+    host.settle()
+    assert (host.told(vm).state, host.told(vm).throttles) == (KEPT, {})
+
+
 def refuse_the_masks_of(host: Host, vm: str) -> None:
     """Have the kernel refuse the next write to the masks of a VM's own group."""
 
