@@ -439,7 +439,7 @@ class Agent:
         with self.filesystem.lock(exclusive=found.answered, timeout=min(self.conf.resctrl.lock_timeout, longest)):
             if not found.answered:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
-                self.reconciler.read(self._topology)
+                self.reconciler.read(self._topology, self._policy)
                 return False
             before = self.reconciler.snapshot
             again = self.reconciler.run(change, found.vms, self._topology, self._policy)

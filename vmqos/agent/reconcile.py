@@ -151,8 +151,10 @@ class Reconciler:
         with self._guard:
             self.snapshot = replace(self.snapshot, vms=judged)
 
-    def read(self, topology: CacheTopology) -> None:
+    def read(self, topology: CacheTopology, policy: allocation.Policy) -> None:
         """Read resctrl and change nothing; the caller holds the lock, shared or exclusive.
+
+        What the host has to give follows from the policy, too, and is told before the first plan.
 
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
@@ -160,7 +162,7 @@ class Reconciler:
         now = resctrl_state.read(self._filesystem, before)
         # What changed is still to be planned with.
         self._settled = self._settled and now == before
-        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology)
+        self.snapshot = replace(self.snapshot, resctrl=now, topology=topology, policy=policy)
 
     def request(self, change: Change, vms: Mapping[str, ObservedVm], tried: Trial | None = None) -> None:
         """Find out what each VM's flavor asks for, and which threads run the vCPUs that it names.

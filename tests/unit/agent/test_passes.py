@@ -630,7 +630,7 @@ def test_what_another_program_frees_while_libvirt_does_not_answer_is_given_out_a
     for name in taken:
         host.resctrl.rmdir(name)
     # What the loop does then instead of a pass.
-    host.reconciler.read(host.topology)
+    host.reconciler.read(host.topology, host.policy)
     run_until(host, lambda: waits in host.graphs(), everything=False)
 
 

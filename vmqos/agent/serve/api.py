@@ -50,6 +50,9 @@ TRIED = (extra_specs.WAYS, *APART, extra_specs.BANDWIDTH_PERCENT, extra_specs.BA
 TRIAL_PARAMETERS = ("key", *(key.name for key in TRIED), contract.MAY_FILL_FEWER, contract.CONFINE)
 SIZE_PARAMETERS = ("pid", "ways", "at_least", "counted", "steady", "part", "curve")
 
+NOT_LISTED = "libvirt has not told yet which VMs run, so what they leave to another one is not known"
+"""Why nothing is planned for a client."""
+
 LONGEST_KEY = 64
 """Characters of a client's name for a trial."""
 
@@ -309,6 +312,9 @@ class Api:
         if parsed.request is None or not extra_specs.asks_for(parsed.request):
             text = "nothing is asked for: name hw:cache_ways=N, or another key for ways or memory bandwidth"
             raise _Answer("400 Bad Request", text)
+        if self._agent.snapshot.resctrl is not None and not self._agent.health.looked:
+            # To the planner, the groups of VMs that it is not asked for are those of VMs that have ended.
+            raise _Answer("503 Service Unavailable", NOT_LISTED)
         try:
             return vms.what_if(self._agent.snapshot, parsed.request)
         except LookupError as error:
