@@ -89,7 +89,7 @@ def _same(snapshot: Snapshot, record: VmRecord) -> dict[str, Any]:
         "ways_requested": asked.l3_ways or None,
         "code_ways_requested": asked.code_ways,
         "data_ways_requested": asked.data_ways,
-        "vcpus_requested": cpu_spec.show(vcpus.asked) if vcpus else None,
+        "vcpus_requested": cpu_spec.show(asked.vcpus) if asked.vcpus is not None else None,
         "vcpus": cpu_spec.show(vcpus.present) if vcpus else None,
         "l2_ways_requested": asked.l2_ways,
         "bandwidth_requested": asked.bandwidth_percent or asked.bandwidth_mbps,

@@ -259,6 +259,8 @@ def _vcpus(vm: contract.Vm) -> str:
     wanted, present = vm.get("vcpus_requested"), vm.get("vcpus")
     if wanted is None:
         return "all, and all other tasks" if vm["policy"] is not None else "-"
+    if present is None:
+        return f"{wanted}; which of them it has is not known"
     return wanted if present == wanted else f"{present or 'none'} of {wanted}"
 
 

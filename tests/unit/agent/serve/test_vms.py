@@ -157,11 +157,20 @@ def test_a_limit_of_bandwidth_is_told_in_per_cent_or_in_mbps(
     assert (found["bandwidth"], found["bandwidth_unit"]) == told
 
 
+FOR_SOME = FlavorRequest(asked=CacheRequest(ways=4, vcpus=frozenset({0, 1, 2, 5})))
+
+
+def test_the_vcpus_that_a_flavor_names_are_told_while_it_is_not_known_which_of_them_there_are() -> None:
+    # As of a VM whose groups are gone with resctrl, and of one that libvirt placed itself.
+    told = told_vm(with_record(snapshot(), request=FOR_SOME))
+    assert (told["vcpus_requested"], told["vcpus"]) == ("0-2,5", None)
+
+
 def test_a_vm_some_of_whose_vcpus_have_the_ways_is_told_with_them() -> None:
     target, rest = TaskGroup(GROUP), TaskGroup("", GROUP)
     placed = TaskPlacement(target, frozenset({100, 101}), frozenset({100, 101}), frozenset(), frozenset({101}), rest)
     limit = CacheVcpus(frozenset({0, 1, 2, 5}), frozenset({0, 1}), (frozenset({2}), frozenset({2})))
-    told = told_vm(with_record(snapshot(), tasks=placed, vcpus=limit))
+    told = told_vm(with_record(snapshot(), tasks=placed, vcpus=limit, request=FOR_SOME))
     assert (told["vcpus_requested"], told["vcpus"]) == ("0-2,5", "0-1")
     assert (told["group"], told["rest_monitoring_group"]) == (GROUP, f"mon_groups/{GROUP}")
     assert told["caches"] == [1], "it pays where these vCPUs can run"

@@ -77,6 +77,22 @@ def test_how_long_a_vm_ran_outside_of_its_group_is_told_as_far_as_it_is_known(
     assert vm_view.fields(vm)["CPU outside of group"] == text
 
 
+@pytest.mark.parametrize(
+    ("wanted", "present", "text"),
+    [
+        (None, None, "all, and all other tasks"),
+        ("0-1", "0-1", "0-1"),
+        ("0-1", "", "none of 0-1"),
+        ("0-1", None, "0-1; which of them it has is not known"),
+    ],
+)
+def test_the_vcpus_with_the_ways_are_told_as_far_as_they_are_known(
+    wanted: str | None, present: str | None, text: str
+) -> None:
+    vm = examples.vms()[0] | {"policy": "exclusive", "vcpus_requested": wanted, "vcpus": present, "task_list": []}
+    assert vm_view.fields(vm)["vCPUs with the ways"] == text
+
+
 def test_every_field_of_the_contract_is_in_the_details() -> None:
     vm = examples.vms()[3] | {"task_list": []}
     fields = {title: shown(value) for title, value in vm_view.fields(vm).items()}

@@ -59,7 +59,7 @@ export function fieldsOf(vm, reading, counted, executed, now) {
     ["Flavor", visible(vm.flavor)],
     ["Project", visible(vm.project)],
     ["Asks for", asked(vm)],
-    ["vCPUs with the ways", vm.vcpus_requested ? `${visible(vm.vcpus || "none")} of ${visible(vm.vcpus_requested)}` : ""],
+    ["vCPUs with the ways", vm.vcpus_requested ? vcpusOf(vm) : ""],
     ["Masks", eachCache(vm.masks, visible)],
     ["Masks for code", eachCache(vm.code_masks ?? {}, visible)],
     ["Masks for data", eachCache(vm.data_masks ?? {}, visible)],
@@ -114,6 +114,11 @@ function packageFields(values) {
 function occupancy(value, promised) {
   if (value === null) return "no value";
   return promised ? `${size(value)} of ${size(promised.granted)} (${percent(promised)})` : size(value);
+}
+
+function vcpusOf(vm) {
+  if (vm.vcpus === null) return `${visible(vm.vcpus_requested)}; which of them it has is not known`;
+  return `${visible(vm.vcpus || "none")} of ${visible(vm.vcpus_requested)}`;
 }
 
 function monitoring(vm) {
