@@ -335,6 +335,7 @@ class Agent:
         self.health = replace(self.health, resctrl_error=error, last_error=error)
         if isinstance(cause, exceptions.MountError):
             self.reconciler.lose(of_error(cause), self._vm_list.vms)
+            self.trials.note(self.snapshot)
         elif not isinstance(cause, exceptions.LockTimeout):
             self.reconciler.forget()
         return error

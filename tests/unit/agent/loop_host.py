@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -106,6 +107,21 @@ class Host:
             yield
         finally:
             self.resctrl.before = before
+
+    @contextlib.contextmanager
+    def unmounted(self) -> Iterator[None]:
+        """resctrl is not mounted."""
+
+        def fail(path: str) -> None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+        def find(path: str, **_: object) -> mount.Mount:
+            raise exceptions.NotMounted(path=path, mend="mount it")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.resctrl, "before", fail)
+            patch.setattr(mount, "find", find)
+            yield
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

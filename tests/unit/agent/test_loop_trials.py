@@ -659,3 +659,16 @@ def test_a_trial_is_over_once_resctrl_is_mounted_anew(host: Host, wants: CacheRe
     host.settle()
     assert layout_of(host).keys() == before and counts_of(host, vm) == {2} and limits_on(host, vm) == {"100"}
     assert host.state(vm) is PromiseState.KEPT
+
+
+@pytest.mark.usefixtures("long_lease")
+def test_a_trial_is_not_told_to_be_in_force_without_resctrl(host: Host) -> None:
+    vm = settled_with(host, TWO)
+    try_a_limit(host, vm)
+    host.settle()
+    assert (told := trials.told(host.agent.trials)) is not None and told["in_force"]
+    with host.unmounted():
+        host.agent.run_passes()
+        assert host.state(vm) is PromiseState.PENDING
+        host.agent.trials.renew("key")
+        assert (told := trials.told(host.agent.trials)) is not None and not told["in_force"]
