@@ -109,9 +109,14 @@ class Neighbours:
         }
 
     def _host(self, snapshot: Snapshot) -> insight.Host:
-        """The host; mostly nothing has changed of it since the last time."""
+        """The host; mostly nothing has changed of it since the last time.
+
+        While resctrl can't be read it is as it was before: without masks, all VMs would seem to fill all ways.
+        """
         basis = snapshot.resctrl, snapshot.topology, snapshot.vms
         known = self._known_host
+        if known is not None and known[0][0] is not None and snapshot.resctrl is None:
+            return known[1]
         if known is None or any(before is not now for before, now in zip(known[0], basis, strict=True)):
             known = self._known_host = basis, host_of(snapshot)
         return known[1]

@@ -174,6 +174,15 @@ def test_a_cache_that_can_not_be_partitioned_is_one_way() -> None:
     assert {vm.masks[0] for vm in host.vms.values()} == {1}
 
 
+def test_a_vm_with_ways_of_its_own_is_robbed_of_no_cache_while_resctrl_can_not_be_read() -> None:
+    known = two()
+    asked = Neighbours(lambda: known, filled())
+    before, host = asked.verdicts()["pairs"], asked.samples()["host"]
+    assert "cache" not in {pair["cause"] for pair in before}
+    known, asked._due = replace(known, resctrl=None), -math.inf
+    assert asked.verdicts()["pairs"] == before and asked.samples()["host"] == host
+
+
 @pytest.mark.parametrize("known", [Snapshot(), replace(two(), topology=Snapshot().topology)])
 def test_nothing_is_said_while_the_caches_are_not_known(known: Snapshot) -> None:
     told = Neighbours(lambda: known, filled()).verdicts()
