@@ -13,6 +13,7 @@ from vmqos.cli import exceptions
 from vmqos.cli.common import settings
 from vmqos.cli.common.output import Listing, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import map_rows, terminal, units, way_map
+from vmqos.cli.show.safe_text import neutralise
 from vmqos.local_api import contract
 
 _CACHE = re.compile(r"(?:[Ll]([23]):)?([0-9]{1,9})")
@@ -34,7 +35,8 @@ class CacheShow(Listing):
     In a terminal the map is coloured. With -f json or yaml the data of the agent's API is printed instead; with -f
     csv or value, or with -c, a table of it, with the groups of a cache as JSON.
 
-    The exit status is 3 if what is printed is old: the agent answers, and does not look any more.
+    The exit status is 3 if what is printed is old: the agent answers, and does not look any more. It is 1 while the
+    agent can't read resctrl, and nothing is printed then.
 
     For example::
 
@@ -58,7 +60,11 @@ class CacheShow(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask the agent."""
         agent = settings.agent(self.app.options)
-        self._caches = _chosen(agent.caches(), parsed_args.cache_id)
+        caches = agent.caches()
+        if not caches and not (resctrl := agent.health()["resctrl"])["mounted"]:
+            problem = neutralise(resctrl["error"] or "the agent has not read resctrl yet")
+            raise exceptions.CachesUnknown(problem=problem)
+        self._caches = _chosen(caches, parsed_args.cache_id)
         self._vms = agent.vms() if _wants_map(parsed_args) else []
         self.warn_if_old(agent, ("pass",))
         titles, rows = as_rows(self._caches)

@@ -20,6 +20,12 @@ class NoSuchVm(CommandError):
     msg_fmt = "no running VM has the UUID or name '{wanted}'; 'vmqos vm list' shows them all"
 
 
+class CachesUnknown(CommandError):
+    """The agent can't read resctrl now."""
+
+    msg_fmt = "the caches are not known now: {problem}; see 'vmqos doctor'"
+
+
 class NoVmWithEvents(CommandError):
     """No VM that runs, or that an event is about, has that UUID or name."""
 

@@ -82,6 +82,24 @@ def test_a_host_without_allocation_says_so(agent: FakeAgent, run: Run) -> None:
     assert json.loads(run("cache", "show", "-f", "json").out) == []
 
 
+@pytest.mark.parametrize(
+    ("mounted", "error", "problem"),
+    [
+        (False, "resctrl is not mounted: mount it", "resctrl is not mounted: mount it"),
+        (None, None, "the agent has not read resctrl yet"),
+    ],
+)
+@pytest.mark.parametrize("words", [[], ["0"], ["-f", "json"]])
+def test_a_host_whose_resctrl_can_not_be_read_now_has_caches_all_the_same(
+    agent: FakeAgent, run: Run, words: list[str], mounted: bool | None, error: str | None, problem: str
+) -> None:
+    agent.answers["/v1/caches"] = {"caches": []}
+    agent.answers["/v1/health"]["resctrl"] |= {"mounted": mounted, "error": error}
+    ran = run("cache", "show", *words)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == f"vmqos: the caches are not known now: {problem}; see 'vmqos doctor'\n"
+
+
 def test_values_in_values_are_json_where_a_table_has_no_place_for_them(agent: FakeAgent, run: Run) -> None:
     wanted = [cache["groups"] for cache in examples.caches()]
     lines = run("cache", "show", "-f", "value", "-c", "groups").out.splitlines()
