@@ -346,8 +346,10 @@ def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]
         labels=(*labels.names, "when"),
     )
     for vm in vms:
-        tasks.add_metric([vm["uuid"]], vm["tasks"])
-        astray.add_metric([vm["uuid"]], vm["tasks"] - vm["tasks_in_place"])
+        if vm["tasks"]:
+            # Without a task it was not looked at: the agent leaves it alone, or resctrl is gone.
+            tasks.add_metric([vm["uuid"]], vm["tasks"])
+            astray.add_metric([vm["uuid"]], vm["tasks"] - vm["tasks_in_place"])
         for when, seconds in (("start", vm.get("outside_at_start")), ("later", vm.get("outside_later"))):
             _add(outside, [*labels.of(vm), when], seconds)
     yield from (tasks, astray, outside)

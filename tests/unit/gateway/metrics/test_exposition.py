@@ -572,6 +572,11 @@ def test_tasks_that_are_not_in_place_are_counted(new_scrape):
     assert (found.value("vmqos_vm_tasks", uuid="u"), found.value("vmqos_vm_tasks_out_of_place", uuid="u")) == (5, 2)
 
 
+def test_a_vm_whose_tasks_were_not_looked_at_has_no_number_of_tasks(new_scrape):
+    found = new_scrape(None, replace(TOLD, vms=[{**KEPT, "tasks": 0, "tasks_in_place": 0}]))
+    assert found.of("vmqos_vm_tasks") == found.of("vmqos_vm_tasks_out_of_place") == {}
+
+
 def test_when_each_part_was_last_done_is_told(new_scrape):
     ages = {"vms": 1.5, "pass": 0.5, "counters": None}
     with at(5000):
