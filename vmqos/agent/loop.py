@@ -309,11 +309,11 @@ class Agent:
             error = f"{type(found).__name__}: {found}"
             self._once.log(logging.ERROR, _PASS, "a pass failed unexpectedly: %s", error, error=found)
             self.reconciler.forget()
-            self.health = replace(self.health, last_error=error)
         else:
             self._ended_well(taken_over)
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
+            self.health = replace(self.health, last_error=error, failed_at=time.monotonic())
         self._courtesy.end_pass()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))
@@ -332,7 +332,7 @@ class Agent:
         error = str(cause)
         if self.health.resctrl_error not in ("", error):
             announce_other_reason(RESCTRL, error, self._once)
-        self.health = replace(self.health, resctrl_error=error, last_error=error)
+        self.health = replace(self.health, resctrl_error=error)
         if isinstance(cause, exceptions.MountError):
             self.reconciler.lose(of_error(cause), self._vm_list.vms)
             self.trials.note(self.snapshot)

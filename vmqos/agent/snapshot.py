@@ -37,6 +37,7 @@ class Health:
     :ivar looked: whether a pass has ended that knew from libvirt which VMs run.
     :ivar resctrl_error: why resctrl could not be read or written in the last pass; empty if it could.
     :ivar last_error: the last failure of a pass, however long ago.
+    :ivar failed_at: when that was, by the monotonic clock; ``None`` where no pass has failed.
     :ivar last_pass_seconds: how long the last pass took.
     :ivar looked_at: when the last complete look at the VMs ended, by the monotonic clock: libvirt listed the VMs, and
         all of them could be looked at; ``None`` before the first.
@@ -48,6 +49,7 @@ class Health:
     last_pass_seconds: float = 0.0
     resctrl_error: str = ""
     last_error: str = ""
+    failed_at: float | None = None
     looked: bool = False
     looked_at: float | None = None
     passed_at: float | None = None

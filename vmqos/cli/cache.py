@@ -62,7 +62,7 @@ class CacheShow(Listing):
         agent = settings.agent(self.app.options)
         caches = agent.caches()
         if not caches and not (resctrl := agent.health()["resctrl"])["mounted"]:
-            problem = neutralise(resctrl["error"] or "the agent has not read resctrl yet")
+            problem = neutralise(resctrl["error"] or "the agent has not read resctrl yet, or a pass of it failed")
             raise exceptions.CachesUnknown(problem=problem)
         self._caches = _chosen(caches, parsed_args.cache_id)
         self._vms = agent.vms() if _wants_map(parsed_args) else []

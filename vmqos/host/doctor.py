@@ -179,9 +179,12 @@ def gateway(conf: cfg.ConfigOpts, ask: Callable[[], Mapping[str, Any]]) -> Itera
 
 def _troubles(health: Mapping[str, Any]) -> Iterator[str]:
     """What the agent says is wrong with itself, each once."""
-    told = [health["resctrl"]["error"], health["libvirt"]["error"], health["last_error"]]
+    told = [health["resctrl"]["error"], health["libvirt"]["error"]]
     yield from filter(None, dict.fromkeys(told))
-    # An older agent does not tell of these.
+    if (error := health["last_error"]) not in (None, *told):
+        # An older agent does not tell its age, nor of the others.
+        age = health.get("last_error_age_seconds")
+        yield f"a pass failed {'once' if age is None else f'{age:.0f} s ago'}: {error}"
     if health["libvirt"].get("watch_error"):
         yield f"VMs that start get their ways only once they run: {health['libvirt']['watch_error']}"
     if health.get("stale"):

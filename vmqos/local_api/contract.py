@@ -589,6 +589,7 @@ class Health(TypedDict):
 
     ``ages`` are seconds since the last complete look at the VMs (``vms``), the last pass that ended well (``pass``) and
     the last look at the counters (``counters``), ``None`` before the first; ``stale`` names those that are too great.
+    ``last_error`` is why the last pass that failed did, and its age how many seconds ago that was.
     ``unserved`` has the reason why a VM that libvirt lists is not served, by UUID. ``trial`` is what is tried on a VM
     now, ``None`` where nothing is. ``revision`` is another one where ``/v1/vms``, ``/v1/caches`` and
     ``/v1/capabilities`` tell something else than ages and times to wait, and ``last_event`` where there is an event
@@ -614,6 +615,7 @@ class Health(TypedDict):
     failed_passes: NotRequired[int]
     pass_seconds: NotRequired[Durations]
     last_error: str | None
+    last_error_age_seconds: NotRequired[float | None]
     vms: dict[str, int]
     revision: NotRequired[str]
     last_event: NotRequired[str]

@@ -67,7 +67,8 @@ def test_what_was_told_while_a_pass_failed_is_owed_to_the_next(host: Host, troub
             host.agent._on_change(uuid)
         for _ in range(3):
             host.agent.run_passes()
-        assert host.agent.health.last_error
+        failed = host.agent.health
+        assert failed.last_error and failed.failed_at is not None and failed.failed_at <= time.monotonic()
     assert (host.ways(stays), host.ways(goes), host.ways(comes)) == (2, 2, 0)
     host.agent.run_passes()
     assert (host.ways(stays), host.ways(goes), host.ways(comes)) == (4, 0, 3)

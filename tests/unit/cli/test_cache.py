@@ -86,7 +86,7 @@ def test_a_host_without_allocation_says_so(agent: FakeAgent, run: Run) -> None:
     ("mounted", "error", "problem"),
     [
         (False, "resctrl is not mounted: mount it", "resctrl is not mounted: mount it"),
-        (None, None, "the agent has not read resctrl yet"),
+        (None, None, "the agent has not read resctrl yet, or a pass of it failed"),
     ],
 )
 @pytest.mark.parametrize("words", [[], ["0"], ["-f", "json"]])

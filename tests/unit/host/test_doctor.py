@@ -51,7 +51,13 @@ LIBVIRT = {"error": "libvirt does not answer X"}
         ({}, Status.OK, "3 passes so far", ""),
         ({"status": "starting", "vms": {}, "passes": 0}, Status.OK, "0 passes so far", ""),
         ({"vms": {"kept": 3, "pending": 2}}, Status.OK, "3 passes so far", ""),
-        ({"last_error": "once, long ago"}, Status.OK, "once, long ago", ""),
+        ({"last_error": "no time"}, Status.OK, "3 passes so far; a pass failed once: no time", ""),
+        (
+            {"last_error": "no time", "last_error_age_seconds": 7200.2},
+            Status.OK,
+            "3 passes so far; a pass failed 7200 s ago: no time",
+            "",
+        ),
         ({"status": "degraded", "libvirt": LIBVIRT}, Status.WARNING, "libvirt does not answer X", LOG),
         (
             {"status": "degraded", "stale": ["vms", "pass"], "ages": {"vms": None, "pass": 6.1, "counters": 1.0}},
@@ -73,6 +79,12 @@ LIBVIRT = {"error": "libvirt does not answer X"}
         ),
         ({"libvirt": {"error": None, "starts_watched": True, "watch_error": None}}, Status.OK, "3 passes so far", ""),
         ({"status": "failing", "resctrl": {"error": "not mounted"}}, Status.PROBLEM, "not mounted", LOG),
+        (
+            {"status": "failing", "resctrl": {"error": "not mounted"}, "last_error": "not mounted"},
+            Status.PROBLEM,
+            "3 passes so far; not mounted",
+            LOG,
+        ),
         ({"status": "a later one's"}, Status.PROBLEM, "3 passes so far", LOG),
     ],
 )

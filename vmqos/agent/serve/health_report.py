@@ -51,6 +51,7 @@ def health(agent: Agent, telemetry: Telemetry) -> contract.Health:
         "failed_passes": agent.pass_times.failed,
         "pass_seconds": agent.pass_times.durations(),
         "last_error": found.last_error or None,
+        "last_error_age_seconds": age(found.failed_at),
         "vms": vms.counts(snapshot),
         "revision": agent.revision.of(snapshot),
         "last_event": agent.events.last,

@@ -144,6 +144,12 @@ def test_each_part_has_its_age() -> None:
     assert ages == {"vms": 3, "pass": None, "counters": 2}
 
 
+def test_the_last_failure_of_a_pass_has_its_age() -> None:
+    found = told(health=well(last_error="once, long ago", failed_at=ago(7200)))
+    assert (found["last_error"], found["last_error_age_seconds"]) == ("once, long ago", 7200)
+    assert (told()["last_error"], told()["last_error_age_seconds"]) == (None, None)
+
+
 def test_a_vm_that_is_not_served_is_named_with_the_reason() -> None:
     assert told(health=well(unserved={"u": "no PID file"}))["unserved"] == {"u": "no PID file"}
 
