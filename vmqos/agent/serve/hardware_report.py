@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vmqos.agent.sample.hardware_counts import HardwareCounts, Look, Uncounted, VmCounts
-from vmqos.agent.sample.sampler import Telemetry
+from vmqos.agent.sample.sampler import OLD_AFTER, Telemetry
 from vmqos.agent.serve import health_report
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import ResctrlError
@@ -39,7 +39,7 @@ def of_look(look: Look, interval: float, telemetry: Telemetry | None = None) -> 
     vms = {uuid: _vm(found) for uuid, found in look.vms.items()}
     taken_at, taken, unavailable = look.wall, look.monotonic, look.unavailable
     sampled = _sampled(telemetry) if telemetry is not None and _lacks_some(look) else None
-    if sampled is not None:
+    if sampled is not None and not (look.vms and _is_much_older(sampled[0], look, interval)):
         snapshot, rates = sampled
         for uuid, vm in snapshot.vms.items():
             if vm.since is None or not (unavailable or isinstance(look.vms.get(uuid), Uncounted)):
@@ -57,6 +57,11 @@ def of_look(look: Look, interval: float, telemetry: Telemetry | None = None) -> 
         "unavailable_code": look.unavailable_code,
         "vms": vms,
     }
+
+
+def _is_much_older(snapshot: Snapshot, look: Look, interval: float) -> bool:
+    """Whether what packages counted is of another time than what perf did, whose age is told for both."""
+    return look.monotonic is not None and look.monotonic - snapshot.monotonic > max(3 * interval, OLD_AFTER)
 
 
 def _lacks_some(look: Look) -> bool:

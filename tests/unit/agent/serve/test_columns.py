@@ -136,7 +136,7 @@ def test_a_vm_that_packages_count_alone_is_told_apart_with_its_cycles() -> None:
     every = host.ask("/v1/telemetry/hardware-events")
     sampled = host.sampled
     host.sampled = lambda: (  # type: ignore[method-assign]
-        replace(sampled()[0], host=replace(HOST, events=(*HOST.events, CYCLES))),
+        replace(sampled()[0], host=replace(HOST, events=(*HOST.events, CYCLES)), monotonic=time.monotonic()),
         sampled()[1],
     )
     every = host.ask("/v1/telemetry/hardware-events")

@@ -111,6 +111,13 @@ def test_a_vm_that_perf_counts_is_told_by_perf_and_one_that_it_does_not_by_the_p
     assert (found["v"]["source"], found["v"]["counts"]["cycles"], found["v"]["reason"]) == ("aet", 3000, "no")
 
 
+def test_what_packages_counted_long_before_perf_looked_is_told_with_no_age_of_now() -> None:
+    vms = {"u": VmCounts(900.0, (7, 3, 2, 1)), "v": Uncounted("refused", "no")}
+    found = told(Look(time.monotonic() + 60, 1000.0, vms=vms), packages("u", "v"))["vms"]
+    assert found["u"]["counts"]["cycles"] == 7
+    assert (found["v"]["source"], found["v"]["counts"]["cycles"], found["v"]["reason"]) == ("", None, "no")
+
+
 def test_where_packages_count_nothing_either_it_is_as_without_them() -> None:
     look = Look(1.0, 1000.0, unavailable=PERF_CANNOT)
 
