@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from vmqos.agent.remember.changes import LONGEST_TEXT, Change
@@ -68,17 +68,18 @@ class NeighbourEvents:
         self._vms = vms
         self._told: dict[tuple[str, str, Cause], _Told] = {}
 
-    def hear(self, pairs: Iterable[PairVerdict], judged_from: float, counted: bool) -> None:
+    def hear(self, pairs: Iterable[PairVerdict], judged: Collection[float], counted: bool) -> None:
         """Tell what is new.
 
         :param pairs: by descending confidence.
-        :param judged_from: a step up before this moment (seconds since 1970) can't be judged any more.
+        :param judged: the moments of the samples (seconds since 1970) at which a step up can be judged. They need not
+            ascend: the clock may have been set back.
         :param counted: whether hardware events are; else a factor is an estimate.
         """
         now, vms = time.monotonic(), self._vms()
         found = {(pair.culprit, pair.victim, pair.cause): pair for pair in pairs}
         for key, told in list(self._told.items()):
-            self._look(key, told, found.get(key), now, judged_from, vms)
+            self._look(key, told, found.get(key), now, judged, vms)
         for (culprit, victim, cause), pair in found.items():
             is_told = (culprit, victim, cause) in self._told
             if is_told or pair.until is not None or pair.confidence < SURE or len(self._told) >= MOST:
@@ -95,7 +96,7 @@ class NeighbourEvents:
         told: _Told,
         pair: PairVerdict | None,
         now: float,
-        judged_from: float,
+        judged: Collection[float],
         vms: Mapping[str, VmRecord],
     ) -> None:
         culprit, victim, cause = key
@@ -116,7 +117,7 @@ class NeighbourEvents:
             told.since, told.gone_at = pair.since, None
         elif told.gone_at is None:
             # What could still be judged and is not found any more is over. What began too long ago may go on.
-            told.gone_at, told.is_over = now, pair is not None or told.since >= judged_from
+            told.gone_at, told.is_over = now, pair is not None or told.since in judged
         elif now - told.gone_at >= GONE_FOR:
             del self._told[key]
             if told.is_over:

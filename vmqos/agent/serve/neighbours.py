@@ -142,8 +142,7 @@ class Neighbours:
             counted, traffic = (_is_any_known(read, series, name) for name in (NAMES[0], BANDWIDTH))
             found = _told(judged, newest, self._recent.interval, most, counted=counted, traffic_counted=traffic)
             if self._events is not None:
-                judged_from = read.times[CALM] if len(read.times) > CALM else math.inf
-                self._events.hear(judged.pairs, judged_from, counted)
+                self._events.hear(judged.pairs, read.times[CALM:], counted)
         except Exception:
             # Whatever it is, nothing else of the agent depends on it.
             LOG.exception("neighbours can't be judged")

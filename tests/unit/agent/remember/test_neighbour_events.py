@@ -37,12 +37,14 @@ class Told:
         self.log = EventLog()
         self.now = 0.0
         self.judged_from = BEGAN - 60.0
+        self.sampled = [BEGAN + 2.0 * number for number in range(-30, 60)]
         self.events = NeighbourEvents(self.log, lambda: self.vms)
         monkeypatch.setattr("vmqos.agent.remember.neighbour_events.time.monotonic", lambda: self.now)
 
     def hear(self, *pairs: PairVerdict, after: float = 10.0, counted: bool = True) -> None:
         self.now += after
-        self.events.hear(pairs, self.judged_from, counted)
+        judged = [moment for moment in self.sampled if moment >= self.judged_from]
+        self.events.hear(pairs, judged, counted)
 
     @property
     def states(self) -> list[str]:
@@ -128,6 +130,24 @@ def test_what_began_too_long_ago_to_be_judged_is_not_told_to_be_over(told: Told)
     told.hear(after=GONE_FOR)
     assert told.states == ["slowed", "unknown"]
     assert "too long ago to tell whether batch-1" in told.last["reason"]
+
+
+def test_a_clock_that_was_set_back_has_nothing_told_to_be_over_that_is_not_known_to_be(told: Told) -> None:
+    told.hear(pair())
+    # The samples in which it began are gone, and those of now are called earlier.
+    told.sampled, told.judged_from = [moment - 3600.0 for moment in told.sampled], -math.inf
+    told.hear()
+    told.hear(after=GONE_FOR)
+    assert told.states == ["slowed", "unknown"]
+
+
+def test_what_began_after_the_clock_was_set_back_is_known_to_be_over(told: Told) -> None:
+    told.hear(pair())
+    # The oldest samples are of before.
+    told.sampled = [moment + 3600.0 for moment in told.sampled[:20]] + told.sampled[20:]
+    told.hear()
+    told.hear(after=GONE_FOR)
+    assert told.states == ["slowed", "undisturbed"]
 
 
 def test_whether_it_is_over_is_known_by_when_it_was_first_missed(told: Told) -> None:
