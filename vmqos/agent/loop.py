@@ -537,4 +537,6 @@ class Agent:
             counts[record.allocation.state] += 1
         told = ", ".join(f"{number} {state.value}" for state, number in counts.items())
         unserved = len(self.health.unserved)
-        return f"{told}, {unserved} not served" if unserved else told
+        told = f"{told}, {unserved} not served" if unserved else told
+        # The counts are of the last pass that went well then.
+        return f"{told}; the last pass failed" if self.pass_times.last_failed else told

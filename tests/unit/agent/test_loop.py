@@ -442,6 +442,16 @@ def test_systemd_is_told_how_many_vms_are_not_served(host: Host) -> None:
     assert host.agent._summary().endswith(", 1 not served")
 
 
+def test_systemd_is_told_that_the_counts_of_promises_are_of_before_the_last_pass(host: Host) -> None:
+    host.serve(TWO)
+    assert host.agent._summary().startswith("1 kept") and "failed" not in host.agent._summary()
+    with host.locked():
+        host.agent.run_passes()
+        assert host.agent._summary().endswith("; the last pass failed")
+    host.agent.run_passes()
+    assert "failed" not in host.agent._summary()
+
+
 @pytest.mark.parametrize("further_options", ["[nova]\nauth_type = password\n"])
 def test_a_vm_is_served_once_the_gateway_has_told_its_flavor_and_keeps_what_it_has_before(host: Host) -> None:
     vm = host.libvirt.boot(None)
