@@ -252,6 +252,11 @@ def test_an_older_agent_that_tells_no_ages_is_no_reason_to_complain(
     assert "Last looks" not in browser.texts("#host dt")
 
 
+def test_where_no_vm_is_served_the_page_does_not_say_that_none_runs(host: PlayedHost, open_page: OpenPage) -> None:
+    host.unserved["4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"] = "its process can't be read within 1 s"
+    assert open_page().one("#no-vms").text == "No VM is known."
+
+
 def test_a_vm_that_is_not_served_needs_attention(host: PlayedHost, open_page: OpenPage) -> None:
     few(host)
     identity = "4f2c1a9e-0f0b-4a55-9c1e-2b6d7a90c3aa"

@@ -20,6 +20,12 @@ class NoSuchVm(CommandError):
     msg_fmt = "no running VM has the UUID or name '{wanted}'; 'vmqos vm list' shows them all"
 
 
+class VmNotServed(CommandError):
+    """The VM runs, and the agent could not look at it yet."""
+
+    msg_fmt = "VM {uuid} runs and is not served, so nothing is known of it: {problem}"
+
+
 class CachesUnknown(CommandError):
     """The agent can't read resctrl now."""
 

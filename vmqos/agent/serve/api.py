@@ -206,9 +206,18 @@ class Api:
             found = vms.vm(snapshot, snapshot.vms[uuid])
             tasks = self._live.read(lambda: vms.task_list(snapshot, agent.filesystem, uuid, LOCK_PATIENCE))
         except KeyError as error:
-            raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
+            raise self._unknown(uuid) from error
         in_place = sum(task["in_place"] for task in tasks)
         return {**found, "tasks": len(tasks), "tasks_in_place": in_place, "task_list": tasks}
+
+    def _unknown(self, uuid: str) -> _Answer:
+        """Why nothing is told of a VM."""
+        health = self._agent.health
+        if why := health.unserved.get(uuid):
+            return _Answer("404 Not Found", f"VM {uuid} runs, and is not served: {why}")
+        if not health.looked:
+            return _Answer("404 Not Found", f"whether VM {uuid[:80]} runs on this host is not known yet")
+        return _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host")
 
     def _openstack(self) -> contract.OpenStack:
         return {
@@ -262,7 +271,7 @@ class Api:
             else:
                 running.renew(key)
         except KeyError as error:
-            raise _Answer("404 Not Found", f"no VM {uuid[:80]} runs on this host") from error
+            raise self._unknown(uuid) from error
         except TrialRefused as refusal:
             raise _Answer("409 Conflict", str(refusal)) from refusal
         return {"trial": trials.told(running), "left_bytes": trials.left_bytes(self._agent, uuid)}

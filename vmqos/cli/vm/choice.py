@@ -26,7 +26,8 @@ def none_of(
 ) -> str:
     """A sentence for people where :func:`choose` finds none: for whom the list is empty.
 
-    :param is_old: whether the agent does not look any more, or not yet: it can't say then that no VM runs.
+    :param is_old: whether the agent does not look any more, or not yet, or could not look at a VM: it can't say then
+        that no VM runs.
     """
     known = {vm["flavor"] for vm in vms}
     if not vms:

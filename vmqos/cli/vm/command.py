@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from vmqos.cli import exceptions
 from vmqos.cli.common import settings
 from vmqos.cli.common.help_text import Documented
 from vmqos.cli.common.output import Details, as_rows, is_for_machines, terminal_of
 from vmqos.cli.show import freshness, tables, terminal, vm_view
-from vmqos.cli.show.safe_text import distinct_names
+from vmqos.cli.show.safe_text import distinct_names, neutralise
 from vmqos.cli.show.tables import Cell
 from vmqos.cli.vm import choice, names
 from vmqos.cli.vm.watch import Look
@@ -117,7 +118,7 @@ class VmList(Watched[Look]):
         self.warn(look.freshness, self.parts)
         titles, rows = self.cells(look, parsed_args)
         if not rows and parsed_args.formatter == "table":
-            is_old = not {"vms", "pass"}.isdisjoint(look.freshness.stale)
+            is_old = bool(look.freshness.unserved) or not {"vms", "pass"}.isdisjoint(look.freshness.stale)
             self.app.stdout.write(f"{choice.none_of(look.vms, parsed_args.state, parsed_args.flavor, is_old)}\n")
         return titles, rows
 
@@ -168,13 +169,26 @@ class VmShow(Details):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Find the VM by the name that the user gives, and ask the agent for all its values."""
         agent = settings.agent(self.app.options)
-        vm = agent.vm(vm_view.find(agent.vms(), parsed_args.vm)["uuid"])
+        vm = agent.vm(self._found(agent, parsed_args.vm))
         self.warn_if_old(agent, ("vms", "pass") if is_for_machines(parsed_args) else ("vms", "pass", "counters"))
         if is_for_machines(parsed_args):
             return tuple(vm), tuple(vm.values())
         self._threads = vm["task_list"]
         fields = vm_view.fields(vm) | {"Cache occupancy": self._occupancy(agent, vm)}
         return tuple(fields), tuple(fields.values())
+
+    @staticmethod
+    def _found(agent: AgentClient, wanted: str) -> str:
+        """The UUID of the VM that the user means."""
+        try:
+            return vm_view.find(agent.vms(), wanted)["uuid"]
+        except exceptions.NoSuchVm:
+            unserved = freshness.ask(agent, ()).unserved
+            for uuid in unserved if wanted else ():
+                if uuid.startswith(wanted.lower()):
+                    problem = neutralise(unserved[uuid])
+                    raise exceptions.VmNotServed(uuid=neutralise(uuid), problem=problem) from None
+            raise
 
     def _occupancy(self, agent: AgentClient, vm: contract.Vm) -> Cell:
         try:

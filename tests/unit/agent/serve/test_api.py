@@ -22,7 +22,7 @@ from vmqos.agent.sample.minutes import MinuteHistory, Minutes
 from vmqos.agent.sample.piece import PieceFile
 from vmqos.agent.serve.api import MOST_NAMED, WAITERS, Api
 from vmqos.agent.serve.live_reads import LiveReads
-from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.local_api import contract
 from vmqos.resctrl.exceptions import NotMounted
 from vmqos.telemetry import rates
@@ -82,6 +82,23 @@ def test_all_that_has_parameters_is_asked_for_by_a_path_that_is_there() -> None:
 
 def test_a_plan_with_several_keys_is_understood() -> None:
     assert plan("hw:cache_ways=2", "hw:cache_policy=shared") == ("503 Service Unavailable", {"error": NOT_READ})
+
+
+@pytest.mark.parametrize(
+    ("health", "text"),
+    [
+        (Health(looked=True), "no VM u runs on this host"),
+        (Health(), "whether VM u runs on this host is not known yet"),
+        (Health(looked=True, unserved={"v": "no PID file"}), "no VM u runs on this host"),
+        (Health(looked=True, unserved={"u": "no PID file"}), "VM u runs, and is not served: no PID file"),
+    ],
+)
+def test_a_vm_of_which_nothing_is_known_is_told_not_to_run_only_where_that_is_known(health: Health, text: str) -> None:
+    agent = SimpleNamespace(snapshot=Snapshot(), health=health)
+    told: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/v1/vms/u", "QUERY_STRING": ""}
+    (content,) = Api(agent, None, LiveReads())(environ, lambda status, headers: told.append(status))  # type: ignore[arg-type]
+    assert (told, json.loads(content)) == (["404 Not Found"], {"error": text})
 
 
 def test_a_name_that_is_no_utf_8_is_told_as_it_is() -> None:

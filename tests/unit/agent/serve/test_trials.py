@@ -17,7 +17,7 @@ from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.observe.told_flavors import ToldFlavors
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
-from vmqos.agent.snapshot import Snapshot
+from vmqos.agent.snapshot import Health, Snapshot
 from vmqos.agent.trial import LONGEST, Trials
 from vmqos.allocation import Allocation, Group, Layout, Policy, PromiseState, Request
 from vmqos.daemon.unix_server import UnixServer
@@ -49,7 +49,11 @@ class Played:
     def __init__(self, folder: Path, host: Snapshot, triers: set[int], gateways: set[int] | None = None) -> None:
         self.trials = Trials(lambda: None)
         self.agent = SimpleNamespace(
-            snapshot=host, trials=self.trials, flavors=ToldFlavors(False, lambda uuid: None), hostname="compute-1"
+            health=Health(looked=True),
+            snapshot=host,
+            trials=self.trials,
+            flavors=ToldFlavors(False, lambda uuid: None),
+            hostname="compute-1",
         )
         self.path = folder / "agent.sock"
         api = Api(self.agent, None, LiveReads(), gateways or frozenset(), triers=triers)  # type: ignore[arg-type]

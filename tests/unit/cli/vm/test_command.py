@@ -234,6 +234,22 @@ def test_a_vm_that_is_not_served_is_a_warning(agent: FakeAgent, run: Run) -> Non
     assert ran.err == f"vmqos: VM {examples.HUGE} runs and is not served: its process\\ncan't be read\n"
 
 
+@pytest.mark.parametrize("wanted", [examples.HUGE, examples.HUGE[:6].upper()])
+def test_a_vm_that_is_not_served_is_told_to_run_by_who_asks_for_it(agent: FakeAgent, run: Run, wanted: str) -> None:
+    agent.answers["/v1/vms"] = {"vms": []}
+    agent.answers["/v1/health"] = examples.health() | {"unserved": {examples.HUGE: "its process\ncan't be read"}}
+    ran = run("vm", "show", wanted)
+    why = f"VM {examples.HUGE} runs and is not served, so nothing is known of it: its process\\ncan't be read"
+    assert (ran.status, ran.out, ran.err) == (1, "", f"vmqos: {why}\n")
+    assert "no running VM has the UUID or name 'web'" in run("vm", "show", "web").err
+
+
+def test_where_no_vm_is_served_it_is_not_said_that_none_runs(agent: FakeAgent, run: Run) -> None:
+    agent.answers["/v1/vms"] = {"vms": []}
+    agent.answers["/v1/health"] = examples.health() | {"unserved": {examples.HUGE: "its process can't be read"}}
+    assert run("vm", "list").out == "No VM is known.\n"
+
+
 @pytest.mark.parametrize(
     "health", [{}, {"status": "ok"}, None, examples.health() | {"stale": None, "ages": None, "unserved": None}]
 )

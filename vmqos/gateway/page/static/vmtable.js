@@ -185,7 +185,8 @@ export class VmTable {
     });
     setText(this.number, listed.length === vms.length ? String(vms.length) : `${listed.length} of ${vms.length}`);
     const unheard = health && (health.status === "starting" || !health.libvirt.connected);
-    const none = unheard ? "libvirt does not say which VMs run." : "No VM runs on this host.";
+    const unserved = Object.keys(health?.unserved ?? {}).length > 0;
+    const none = unheard ? "libvirt does not say which VMs run." : unserved ? "No VM is known." : "No VM runs on this host.";
     setText(this.none, vms.length ? "No VM fits what you look for." : none);
     show(this.none, !listed.length);
     this.#tellAway();
