@@ -125,7 +125,8 @@ class Reconciler:
         self._settled = self._unfinished = False
         self._before_trial = {}
         with self._guard:
-            self.snapshot = replace(self.snapshot, resctrl=None)
+            last_read = self.snapshot.resctrl or self.snapshot.last_read
+            self.snapshot = replace(self.snapshot, resctrl=None, last_read=last_read)
 
     def _begin_anew(self, mounted_as: tuple[int, int, int]) -> None:
         """Trust nothing that earlier passes read; where resctrl is mounted anew, forget what has failed, too.

@@ -17,6 +17,7 @@ class Snapshot:
     """The agent's knowledge.
 
     :ivar resctrl: resctrl as it was left; ``None`` while it can't be read.
+    :ivar last_read: while it can't be read, resctrl as it was last read: what is told of VMs is of that time.
     :ivar topology: where the caches are.
     :ivar policy: the operator's choices, as the last pass had them.
     :ivar vms: every VM by its UUID.
@@ -24,6 +25,7 @@ class Snapshot:
     """
 
     resctrl: ResctrlState | None = None
+    last_read: ResctrlState | None = None
     topology: CacheTopology = field(default_factory=CacheTopology)
     policy: Policy = field(default_factory=Policy)
     vms: Mapping[str, VmRecord] = field(default_factory=dict)

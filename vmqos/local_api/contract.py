@@ -77,8 +77,9 @@ class Given(TypedDict):
 class Vm(Given):
     """A running VM and how its promise stands.
 
-    ``since`` is when it came into its state (seconds since 1970). Since the agent first saw the VM, its state changed
-    ``state_changes`` times, something was promised for ``promised_seconds``, and it was kept for ``kept_seconds``.
+    ``since`` is when it came into its state, or when this agent first saw it in it (seconds since 1970). Since this
+    agent first saw the VM, its state changed ``state_changes`` times, something was promised for ``promised_seconds``,
+    and it was kept for ``kept_seconds``.
     ``outside_at_start`` alone is ``None`` where an agent that ran before this one had moved some of its tasks.
     """
 

@@ -18,6 +18,7 @@ from vmqos import allocation
 from vmqos.agent.act import monitoring_groups
 from vmqos.agent.act.task_placer import YET_TO_BE_MOVED
 from vmqos.agent.observe import cache_vcpus
+from vmqos.agent.serve import vms
 from vmqos.allocation import PromiseState
 from vmqos.group_names import vm_group
 from vmqos.hypervisor import vm_tasks
@@ -72,6 +73,16 @@ def test_a_limit_of_bandwidth_that_another_program_writes_during_a_pass_is_told_
     assert host.told(vm).state is DEGRADED and "instead of 50" in host.told(vm).reason.text
     host.settle()
     assert host.told(vm).state is KEPT and host.told(vm).throttles[0] == 50
+
+
+def test_the_limit_of_a_vm_is_told_with_its_ways_while_resctrl_can_not_be_read(host: Host) -> None:
+    vm = host.boot({**OWN, "hw:mem_bandwidth_percent": "50"})
+    host.settle()
+    for _ in range(2):
+        host.reconciler.forget()
+        told = vms.vm(host.reconciler.snapshot, host.reconciler.snapshot.vms[vm])
+        assert (told["state"], set(told["masks"].values())) == ("kept", {"3"})
+        assert (set(told["bandwidth"].values()), told["bandwidth_unit"]) == ({50}, "%")
 
 
 @pytest.mark.parametrize("specs", [OWN, SHARED], ids=["ways of its own", "in a class"])

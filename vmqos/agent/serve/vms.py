@@ -94,7 +94,7 @@ def _same(snapshot: Snapshot, record: VmRecord) -> dict[str, Any]:
         "l2_ways_requested": asked.l2_ways,
         "bandwidth_requested": asked.bandwidth_percent or asked.bandwidth_mbps,
         "bandwidth_requested_unit": _unit_asked(asked),
-        **_given(snapshot.resctrl, given),
+        **_given(snapshot.resctrl or snapshot.last_read, given),
         "group": given.group,
         "monitoring_group": tasks.target.directory if tasks and tasks.target.monitoring else None,
         "rest_monitoring_group": tasks.rest.directory if tasks and tasks.rest and tasks.rest.monitoring else None,
