@@ -193,7 +193,8 @@ class Metrics:
         except AgentRefused:
             return None
         newest = found["time"]
-        return None if newest is None or time.time() - newest > max(3 * found["interval"], JUDGED_FOR) else found
+        # The clock may have been set back since: what was read after now is old as well.
+        return None if newest is None or abs(time.time() - newest) > max(3 * found["interval"], JUDGED_FOR) else found
 
 
 def _encoder(accept: str) -> tuple[Encode, str]:

@@ -301,7 +301,15 @@ def test_hardware_events_that_are_old_or_not_told_are_left_out(agent: PlayedAgen
 
 @pytest.mark.parametrize(
     ("ago", "interval", "is_told"),
-    [(115.0, 2.0, True), (125.0, 2.0, False), (175.0, 60.0, True), (185.0, 60.0, False), (None, 2.0, False)],
+    [
+        (115.0, 2.0, True),
+        (125.0, 2.0, False),
+        (175.0, 60.0, True),
+        (185.0, 60.0, False),
+        (None, 2.0, False),
+        # The clock was set back by an hour since.
+        (-3600.0, 2.0, False),
+    ],
 )
 def test_who_slows_whom_is_left_out_where_there_was_nothing_to_judge_by_for_a_while(
     ago: float | None, interval: float, is_told: bool
