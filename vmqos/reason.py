@@ -7,7 +7,7 @@ A reason is made where it arises. Neither of its parts is ever computed from the
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 class Code(enum.StrEnum):
@@ -95,10 +95,12 @@ class Reason:
 
     :ivar code: the code; ``None`` where there is no reason.
     :ivar text: what is so, and what would help; empty where there is no reason.
+    :ivar also: the codes of the others where several are told as one.
     """
 
     code: Code | None = None
     text: str = ""
+    also: frozenset[Code] = field(default=frozenset(), compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return self.code is not None
@@ -110,6 +112,10 @@ class Reason:
     def label(self) -> str:
         """The code as a label of a metric; empty where there is no reason."""
         return self.code.value if self.code is not None else ""
+
+    def has(self, code: Code) -> bool:
+        """Whether this reason, or one of several, has that code."""
+        return code is self.code or code in self.also
 
     def told_as(self, text: str) -> Reason:
         """The reason with a text that says more."""
@@ -131,4 +137,6 @@ def joined(*reasons: Reason) -> Reason:
     codes = [reason.code for reason in there if reason.code is not None]
     if not codes:
         return NO_REASON
-    return Reason(min(codes, key=_WEIGHTS.__getitem__), "; ".join(reason.text for reason in there))
+    weightiest = min(codes, key=_WEIGHTS.__getitem__)
+    also = frozenset(codes).union(*(reason.also for reason in there)) - {weightiest}
+    return Reason(weightiest, "; ".join(reason.text for reason in there), also)

@@ -154,7 +154,7 @@ def borne_out(given: Allocation, layout: Layout, unlimited: int | None = None) -
             reason=_changed(f"another program changed the control group {given.group}: {', '.join(changes)}"),
         )
     # Where the planner found no room that is the VM's alone, its own reason names the groups that share the ways.
-    if given.reason.code is Code.OVERLAPPED or owner_of(given.group) is not Owner.VM:
+    if given.reason.has(Code.OVERLAPPED) or owner_of(given.group) is not Owner.VM:
         return given
     intruders = sorted(
         group.name or "the default group"

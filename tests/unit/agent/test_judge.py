@@ -19,7 +19,7 @@ from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.host.resctrl_state import ResctrlState
-from vmqos.reason import NO_REASON, Code, Reason
+from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 NO_ROOM, REFUSED = Reason(Code.NO_WAYS, "no room"), Reason(Code.REFUSED, "the kernel refused")
@@ -102,6 +102,13 @@ def test_a_vm_that_lacks_something_else_is_told_of_them_too() -> None:
 
 def test_ways_that_the_planner_knew_to_be_shared_are_told_once() -> None:
     known = replace(OWN, state=PromiseState.DEGRADED, reason=Reason(Code.OVERLAPPED, "other has ways of this VM"))
+    assert borne_out(known, layout(default=0x7C, vm=3, other=0x2)) is known
+
+
+def test_ways_that_the_planner_knew_to_be_shared_are_told_once_beside_a_weightier_reason() -> None:
+    reason = joined(Reason(Code.NO_BANDWIDTH, "no MBA"), Reason(Code.OVERLAPPED, "other has ways of this VM"))
+    known = replace(OWN, state=PromiseState.DEGRADED, reason=joined(NO_VCPU, reason))
+    assert known.reason.code is Code.NO_BANDWIDTH
     assert borne_out(known, layout(default=0x7C, vm=3, other=0x2)) is known
 
 

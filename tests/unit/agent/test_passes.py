@@ -75,6 +75,19 @@ def test_a_limit_of_bandwidth_that_another_program_writes_during_a_pass_is_told_
     assert host.told(vm).state is KEPT and host.told(vm).throttles[0] == 50
 
 
+def test_passes_end_where_a_foreign_group_has_ways_of_a_vm_that_lacks_something_else_too(make_host: MakeHost) -> None:
+    host = make_host("minimal")
+    vm = host.boot({**OWN, "hw:mem_bandwidth_percent": "30"})
+    host.settle()
+    assert host.told(vm).state is DEGRADED and host.told(vm).reason.code is Code.NO_BANDWIDTH
+    # The kernel gives it all ways.
+    host.resctrl.mkdir("other")
+    host.settle()
+    told = host.told(vm)
+    assert told.state is DEGRADED and told.reason.code is Code.NO_BANDWIDTH
+    assert "no room to move it to" in told.reason.text and "the next pass" not in told.reason.text
+
+
 def test_the_limit_of_a_vm_is_told_with_its_ways_while_resctrl_can_not_be_read(host: Host) -> None:
     vm = host.boot({**OWN, "hw:mem_bandwidth_percent": "50"})
     host.settle()
