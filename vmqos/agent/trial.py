@@ -443,4 +443,6 @@ def is_in_force(record: VmRecord, trial: Trial) -> bool:
 
 def without_closid(snapshot: Snapshot) -> frozenset[str]:
     """UUIDs of the VMs that lack what they were promised because no CLOSID is free; pure."""
-    return frozenset(uuid for uuid, record in snapshot.vms.items() if record.allocation.reason.code in WITHOUT_CLOSID)
+    return frozenset(
+        uuid for uuid, record in snapshot.vms.items() if any(map(record.allocation.reason.has, WITHOUT_CLOSID))
+    )

@@ -18,7 +18,7 @@ from vmqos.allocation import Allocation, Plan, PromiseState, Request, Split
 from vmqos.daemon.backoff import Failure
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process
-from vmqos.reason import Code, Reason
+from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
 
 VM = snapshot().vms[UUID].observed.vm
@@ -174,10 +174,11 @@ def test_a_trial_is_over_when_its_vm_is_gone_or_has_another_process(trials: Tria
             trials.renew("k")
 
 
+@pytest.mark.parametrize("beside", [NO_REASON, Reason(Code.BANDWIDTH_UNIT, "this host takes MB/s")])
 @pytest.mark.parametrize("code", [Code.NO_CLOSID, Code.WAITS_FOR_CLOSID])
-def test_a_promise_that_lacks_a_closid_goes_before_a_trial(code: Code, trials: Trials) -> None:
-    known = limited()
-    waits = replace(known.vms[UUID], allocation=Allocation(PromiseState.PENDING, reason=Reason(code, "none is left")))
+def test_a_promise_that_lacks_a_closid_goes_before_a_trial(code: Code, beside: Reason, trials: Trials) -> None:
+    known, reason = limited(), joined(beside, Reason(code, "none is left"))
+    waits = replace(known.vms[UUID], allocation=Allocation(PromiseState.PENDING, reason=reason))
     host = replace(known, vms={**known.vms, "w": waits})
     trials.begin(replace(TRIAL, waiting=frozenset({"w"})))
     trials.note(host)
