@@ -535,7 +535,7 @@ class Reconciler:
         # A failure of what is not done for a VM any more would be due for ever.
         self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
         in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
-        is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure)
+        is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
             why = of_error(failure.error)
             in_force = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in in_force.items()}

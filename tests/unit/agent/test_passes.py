@@ -201,6 +201,18 @@ def test_a_class_that_could_not_be_given_its_ways_twice_brings_no_vm_to_ways_of_
     assert not int(host.mask(CLASS), 16) & int(host.mask(vm_group(own)), 16)
 
 
+def test_a_class_whose_ways_the_kernel_refuses_again_asks_for_no_pass_after_the_other(host: Host) -> None:
+    shares = host.boot(SHARED)
+    host.settle()
+    own = host.boot({"hw:cache_ways": "8"})
+    with writes_refused(host, f"{CLASS}/schemata"):
+        assert [host.run() for _ in range(3)] == [True, False, False]
+        assert host.told(shares).reason.code is Code.REFUSED and host.told(own).state is PromiseState.PENDING
+    host.clock += 60.0
+    host.settle()
+    assert host.told(shares).state is host.told(own).state is KEPT
+
+
 @contextlib.contextmanager
 def writes_refused(host: Host, *paths: str) -> Iterator[None]:
     """The kernel refuses every write to these files."""

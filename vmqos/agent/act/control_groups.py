@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vmqos.allocation import (
@@ -101,11 +101,15 @@ class ControlGroups:
             LOG.info("%s", describe(step))
         return None
 
-    def blame(self, plan: Plan, in_force: Mapping[str, Allocation], failure: StepFailed) -> bool:
+    def blame(
+        self, plan: Plan, in_force: Mapping[str, Allocation], failure: StepFailed, waiting: Container[Hashable]
+    ) -> bool:
         """Note the failure for each VM of the step's group that lacks something now; if it has none, for all such VMs.
 
         :param in_force: the part of its allocation that each VM really has now, by UUID.
-        :returns: whether the failure concerns the VMs of one group only, so that a pass without them gets further.
+        :param waiting: UUIDs of the VMs that this plan left as they are, because something had failed for them.
+        :returns: whether the failure concerns the VMs of one group only, so that a pass without them gets further. The
+            next plan leaves them as they are; where this one did so already, it gets no further.
         """
         group = failure.step.group
         concerned = [uuid for uuid, given in plan.allocations.items() if given.group == group != ""]
@@ -113,7 +117,7 @@ class ControlGroups:
         at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
         for uuid in blamed:
             self._backoff.fail(uuid, of_error(failure.error), at_most)
-        return bool(concerned and blamed)
+        return bool(concerned) and any(uuid not in waiting for uuid in blamed)
 
     def retire(self, plan: Plan, in_force: Mapping[str, Allocation]) -> bool:
         """Remove the groups that no VM needs, unless a VM is in another group than planned.
