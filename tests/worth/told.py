@@ -23,6 +23,8 @@ from tests.worth.window import ANY_CPU
 NO_MORE_SHARED = 1.1
 """Seconds after which the agent looks again: one look serves all who ask within a second."""
 TOP_TIMEOUT = 120.0
+SCRAPE_TIMEOUT = 120.0
+MOVED, HELD = "vmqos_vm_memory_bytes_total", "vmqos_vm_llc_occupancy_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,33 @@ def ask(node: Node, workers: Collection[Worker]) -> dict[str, Told]:
     for worker in workers:
         worker.pause()
     first = {worker: switch.counts(ANY_CPU, rmid) for worker, rmid in rmids.items()}
-    metrics, api = scrape(node.agent.metrics), node.agent.get("/v1/telemetry")
+    metrics, api = _scraped(node, workers), node.agent.get("/v1/telemetry")
     last = {worker: switch.counts(ANY_CPU, rmid) for worker, rmid in rmids.items()}
     for worker in workers:
         worker.resume()
     return {worker.vm.name: _told(worker, first[worker], last[worker], metrics, api) for worker in workers}
 
 
+def _scraped(node: Node, workers: Collection[Worker]) -> Scrape:
+    """The metrics, once they have the workers' counters: they leave them out for a while if the agent reads slowly.
+
+    :raises TimeoutError: if they never have them.
+    """
+    deadline = time.monotonic() + SCRAPE_TIMEOUT
+    while time.monotonic() < deadline:
+        found = scrape(node.agent.metrics)
+        if all(found.find(name, uuid=worker.uuid) for worker in workers for name in (MOVED, HELD)):
+            return found
+        time.sleep(NO_MORE_SHARED)
+    raise TimeoutError(f"no counters of all workers in the metrics within {SCRAPE_TIMEOUT:.0f} s:\n{found.text}")
+
+
 def _told(worker: Worker, first: Counts, last: Counts, metrics: Scrape, api: dict[str, Any]) -> Told:
     return Told(
         first,
         last,
-        sum(one.value for one in metrics.find("vmqos_vm_memory_bytes_total", uuid=worker.uuid, scope="total")),
-        sum(one.value for one in metrics.find("vmqos_vm_llc_occupancy_bytes", uuid=worker.uuid)),
+        sum(one.value for one in metrics.find(MOVED, uuid=worker.uuid, scope="total")),
+        sum(one.value for one in metrics.find(HELD, uuid=worker.uuid)),
         api["vms"][worker.uuid],
         api["taken_at"],
     )

@@ -88,7 +88,8 @@ def test_the_vm_that_works_is_told_with_what_was_done_for_its_group(
     assert done < by_model.instructions
     assert done + switched * SWITCH == pytest.approx(by_model.instructions, rel=0.01)
     assert instructions(last, idle) - instructions(first, idle) < done / 10
-    assert 0 < rates["instructions"] <= rates["cycles"]
+    # An instruction takes a cycle at least. The two are read one after the other, while the VM works.
+    assert 0 < rates["instructions"] <= 1.01 * rates["cycles"]
     assert last[busy.uuid]["share"] in (1.0, None)
     metric = scrape(agent.metrics).value("vmqos_vm_instructions_total", uuid=busy.uuid)
     assert metric >= instructions(last, busy) * 0.999
