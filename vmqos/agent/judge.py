@@ -126,7 +126,7 @@ def held_up(given: Allocation, planned: Allocation, why: Reason) -> Allocation:
     return replace(given, reason=why)
 
 
-def borne_out(given: Allocation, layout: Layout, unlimited: int | None = None) -> Allocation:
+def borne_out(given: Allocation, layout: Layout, unlimited: int | None) -> Allocation:
     """The part of an allocation that is left at the end of its pass: other programs may have changed groups; pure.
 
     The group must have what the plan gave it: masks, parts and limits, and no other limits. The ways of an exclusive VM

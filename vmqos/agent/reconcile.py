@@ -508,8 +508,10 @@ class Reconciler:
             nameless = unseen - self._lost.found.vms.keys()
             members = keep_current.find_members(self._filesystem, now, nameless, unknown, found.vms)
             members = replace(members, claimed=members.claimed | classes)
-            before = {one.uuid: one for one in self.snapshot.requests if self._had_something(one.uuid)}
-            requests += keep_current.requests(now, unseen | unknown, members, self._granted, before)
+            keep = unseen | unknown
+            asked = (one for one in self.snapshot.requests if one.uuid in keep)
+            before = {one.uuid: one for one in asked if self._had_something(one.uuid)}
+            requests += keep_current.requests(now, keep, members, self._granted, before)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
         is_tried = self._requested.trial is not None and _has_tried_ways(records)
         if is_tried and not self._before_trial:

@@ -10,8 +10,9 @@ import pytest
 
 from tests.unit.agent.serve.test_vms import UUID
 from tests.unit.agent.serve.test_vms import snapshot as made_up_host
+from vmqos.agent import judge as judging
 from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
-from vmqos.agent.judge import as_counted, borne_out, judge, judge_all
+from vmqos.agent.judge import as_counted, judge, judge_all
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
@@ -30,6 +31,11 @@ NOT_TOLD = Reason(Code.FLAVOR_UNKNOWN, "Nova's API has not told")
 ASKS = FlavorRequest(wants=CacheRequest(ways=2), asked=CacheRequest(ways=2))
 KEPT = Allocation(PromiseState.KEPT, "vmqos.u", {0: CapacityBitmask(3)})
 TARGET = TaskGroup("vmqos.u")
+
+
+def borne_out(given: Allocation, layout: Layout, unlimited: int | None = None) -> Allocation:
+    """On a host that can't limit memory bandwidth, unless told."""
+    return judging.borne_out(given, layout, unlimited)
 
 
 def placed(tasks: set[int], in_place: set[int], foreign: set[int] = frozenset()) -> TaskPlacement:  # type: ignore[assignment]

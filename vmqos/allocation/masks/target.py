@@ -98,6 +98,7 @@ def build(
         parts={
             (claim.group, cache): claim.parts(cache)
             for claim in claims
+            if claim.code or claim.parts_on
             for cache in inputs.cache_ways
             if caches.level(cache) == 3
             if any(claim.parts(cache))

@@ -131,7 +131,7 @@ def _claims(inputs: PlannerInput) -> list[Claim]:
             first[alike] = _claim(inputs, request)
         if (claim := first[alike]) is not None:
             group = claim.group if claim.shared else vm_group(request.uuid)
-            claims.append(replace(claim, uuid=request.uuid, group=group, keeps_group=request.in_own_group))
+            claims.append(replace(claim, uuid=request.uuid, group=group))
     return claims
 
 
@@ -177,12 +177,25 @@ def _claim(inputs: PlannerInput, request: Request) -> Claim | None:
         if caches.level(cache) == 2:
             _, ways_on[cache] = _on_l2(inputs.cache_ways[cache], wants_here)
         else:
-            _, ways_on[cache], *parts = _on_l3(inputs, inputs.cache_ways[cache], wants_here)
-            parts_on[cache] = parts[0], parts[1]
+            _, ways_on[cache], code_here, data_here = _on_l3(inputs, inputs.cache_ways[cache], wants_here)
+            parts_on[cache] = code_here, data_here
+    # On some caches the VM may want nothing but a limit of bandwidth.
     ways_on = {cache: count for cache, count in ways_on.items() if count}
-    used = tuple(ways_on)
     return Claim(
-        request.uuid, group, shared, used, asked, ways, throttles, code, data, asked_l2, ways_l2, ways_on, parts_on
+        uuid=request.uuid,
+        group=group,
+        shared=shared,
+        caches=tuple(ways_on),
+        asked=asked,
+        ways=ways,
+        throttles=throttles,
+        code=code,
+        data=data,
+        asked_l2=asked_l2,
+        l2=ways_l2,
+        ways_on=ways_on,
+        parts_on=parts_on,
+        keeps_group=request.in_own_group,
     )
 
 
