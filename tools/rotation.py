@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests CI runs at which commit, and which of them passed last at which commit.
+"""Which tests CI runs at this commit, and which of them passed last at which commit.
 
 A *rung* is an environment of tox, such as ``nova31``, or a part of one, such as ``openstack:cloud``. CI runs the rungs
-of :data:`EACH_RUN` at each commit. Those of :data:`IN_TURNS` are too many for that: they are spread over some runs, and
-the commit's number says which of these runs it is. ``tools/test`` asks this module what to run.
+of :data:`EACH_RUN` at each commit. Those of :data:`IN_TURNS` are too many for that: of them it runs the ones that
+passed longest ago, according to the page that is a part of the commit. ``tools/test`` asks this module what to run.
 
 Needs the standard library alone.
 """
@@ -15,8 +15,9 @@ import csv
 import json
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,8 @@ LOG = Path("build/rungs.jsonl")
 PAGE = Path("doc/source/contributor/rungs.csv")
 HEADER = ("Rung", "Passed at commit", "Number", "On", "Seconds")
 
-ROOM = 22.0
+ROOM = 17.0
 """Minutes that CI has for the rungs in turns."""
-
-HOW_MANY = (2, 3, 5, 7)
-"""Over how many runs the rungs may be spread. It is below ten, because within ten commits each rung must run. It is
-prime, so that each rung also runs where commits arrive by twos or by sixes, and CI sees the last of them only."""
 
 
 class Mistake(Exception):
@@ -149,20 +146,20 @@ BY_NAME = (Rung("devstack"), Rung("worth"), Rung("campaign-whole"))
 takes an hour."""
 
 
-def runs(rungs: Sequence[Rung] = IN_TURNS, room: float = ROOM) -> tuple[tuple[Rung, ...], ...]:
-    """Spread rungs over as few runs as have room for them.
+def in_turn(passed: Mapping[str, int], rungs: Sequence[Rung] = IN_TURNS, room: float = ROOM) -> list[Rung]:
+    """The rungs whose turn it is: those that passed longest ago, as many as there is room for.
 
-    :param room: minutes of a run.
-    :raises Mistake: if they do not fit.
+    A rung that fails is not recorded as passed. So it stays among them until it passes.
+
+    :param passed: the number of the commit at which a rung passed last, by the rung's name; those that never did come
+        first.
+    :param room: in minutes. One rung is run even if it takes longer.
     """
-    for count in HOW_MANY:
-        spread: list[list[Rung]] = [[] for _ in range(count)]
-        # The longest first, each where there is most room.
-        for rung in sorted(rungs, key=lambda rung: (-rung.minutes, str(rung))):
-            min(spread, key=minutes).append(rung)
-        if max(map(minutes, spread)) <= room:
-            return tuple(tuple(sorted(run, key=rungs.index)) for run in spread)
-    raise Mistake(f"the rungs in turns take too long for {HOW_MANY[-1]} runs of {room:.0f} minutes: make parts smaller")
+    found: list[Rung] = []
+    for rung in sorted(rungs, key=lambda rung: passed.get(str(rung), 0)):
+        if not found or minutes([*found, rung]) <= room:
+            found.append(rung)
+    return sorted(found, key=rungs.index)
 
 
 def minutes(run: Iterable[Rung]) -> float:
@@ -212,18 +209,6 @@ def uses_one_cpu(word: str) -> bool:
     return bool(rungs) and all(rung.uses_one_cpu for rung in rungs)
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit of this repository.
-
-    :ivar name: its full name.
-    :ivar number: how many commits it has behind it, itself included; ``None`` where a shallow clone does not tell.
-    """
-
-    name: str
-    number: int | None
-
-
 def git(*command: str, checkout: Path = CHECKOUT) -> str:
     """What git says.
 
@@ -236,35 +221,6 @@ def git(*command: str, checkout: Path = CHECKOUT) -> str:
     if done.returncode:
         raise Mistake(f"git {' '.join(command)}: {done.stderr.strip()}")
     return done.stdout.strip()
-
-
-def head(checkout: Path = CHECKOUT) -> Commit:
-    """The commit that the source tree is of.
-
-    :raises Mistake: if git does not tell: the tree is no clone, or another user's.
-    """
-    name = git("rev-parse", "HEAD", checkout=checkout)
-    if git("rev-parse", "--is-shallow-repository", checkout=checkout) == "true":
-        return Commit(name, None)
-    return Commit(name, int(git("rev-list", "--count", name, checkout=checkout)))
-
-
-def turn(checkout: Path = CHECKOUT) -> tuple[int, str]:
-    """Which of :func:`runs` it is, and why.
-
-    A shallow clone does not know a commit's number. There the commit's name decides, and without git the day: each run
-    comes up sooner or later, but when can't be told.
-    """
-    count = len(runs())
-    try:
-        commit = head(checkout)
-    except Mistake as mistake:
-        day = int(time.time() // 86400)
-        return day % count, f"{str(mistake).splitlines()[0]}; so the day decides ({day} days since 1970)"
-    name = commit.name[:10]
-    if commit.number is None:
-        return int(commit.name[:8], 16) % count, f"this clone is shallow, so the commit's name decides ({name})"
-    return commit.number % count, f"commit {name} has the number {commit.number}"
 
 
 def at_commit(checkout: Path = CHECKOUT) -> str:
@@ -306,17 +262,24 @@ def recorded(checkout: Path = CHECKOUT) -> dict[str, Row]:
         return {row[0]: (row[1], row[2], row[3], row[4]) for row in list(csv.reader(page))[1:] if row[1]}
 
 
-def record(logs: Iterable[Path], checkout: Path = CHECKOUT) -> list[str]:
-    """Have the page say what passed according to logs, where that is later than what it says now.
+def passed(checkout: Path = CHECKOUT) -> dict[str, int]:
+    """The number of the commit at which a rung passed last, according to the page, by the rung's name."""
+    return {rung: int(row[1]) for rung, row in recorded(checkout).items()}
+
+
+def record(logs: Iterable[Path], of_ci: Iterable[str] = (), checkout: Path = CHECKOUT) -> list[str]:
+    """Have the page say what passed, where that is later than what it says now.
 
     What the page says of commits that are not behind this one is dropped: they were replaced before they landed.
 
+    :param logs: that ``tools/test`` wrote.
+    :param of_ci: commits at which CI passed. Each says itself what CI ran there.
     :returns: the rungs that the page says something new of.
-    :raises Mistake: if a log can't be read, or is of a commit that is not behind this one.
+    :raises Mistake: if a log can't be read, or a commit is not behind this one.
     """
     before = recorded(checkout)
     now = {rung: row for rung, row in before.items() if _is_behind(row[0], checkout)}
-    for line in _lines(logs):
+    for line in [*_lines(logs), *(_line_of_ci(commit, checkout) for commit in of_ci)]:
         if not line["passed"]:
             continue
         number = _number_behind(line["commit"], checkout)
@@ -329,6 +292,27 @@ def record(logs: Iterable[Path], checkout: Path = CHECKOUT) -> list[str]:
         writer.writerow(HEADER)
         writer.writerows((rung, *now.get(rung, ("", "", "", ""))) for rung in order)
     return [rung for rung in order if now.get(rung) != before.get(rung)]
+
+
+def _line_of_ci(commit: str, checkout: Path) -> dict[str, Any]:
+    """What a log of CI would say of a commit at which it passed."""
+    name, day = git("show", "--no-patch", "--format=%H %cs", commit, checkout=checkout).split()
+    with tempfile.TemporaryDirectory() as directory:
+        tree = f"{directory}/tree"
+        git("worktree", "add", "--quiet", "--detach", tree, name, checkout=checkout)
+        try:
+            command = [sys.executable, "-B", "tools/rotation.py", "ci"]
+            said = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+        finally:
+            git("worktree", "remove", "--force", tree, checkout=checkout)
+    if said.returncode:
+        raise Mistake(f"what CI ran at {name[:10]} can't be told: {said.stderr.strip()}")
+    rungs = [
+        f"{environment}:{part}" if part else environment
+        for environment, _, parts in (word.partition(":") for word in said.stdout.split())
+        for part in parts.split(",")
+    ]
+    return {"rungs": rungs, "commit": name, "passed": True, "on": day, "seconds": ""}
 
 
 def _number_behind(commit: str, checkout: Path) -> int:
@@ -358,22 +342,26 @@ def _lines(logs: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 def state(checkout: Path = CHECKOUT) -> Iterator[str]:
     """Whose turn it is, and what the page says, as lines for people."""
-    number, why = turn(checkout)
-    spread, rows = runs(), recorded(checkout)
+    rows = recorded(checkout)
+    now = in_turn(passed(checkout))
     here: int | None = None
     with suppress(Mistake):
-        here = head(checkout).number
-    yield f"Each run of CI has some rungs; the others are in {len(spread)} runs. Here it is run {number}: {why}."
+        # A shallow clone does not know the commit's number.
+        if git("rev-parse", "--is-shallow-repository", checkout=checkout) == "false":
+            here = int(git("rev-list", "--count", "HEAD", checkout=checkout))
+    yield (
+        f"Each run of CI has some rungs, and {ROOM:.0f} minutes for others: those that passed longest ago are marked as"
+        " next."
+    )
 
     def line(when: str, rung: Rung) -> str:
         commit, at, day, _ = rows.get(str(rung), ("", "", "", ""))
         behind = f", {here - int(at)} commits ago" if commit and here is not None else ""
-        passed = f"passed at {commit}, number {at}{behind}, on {day}" if commit else "not recorded yet"
-        return f"  {when:9} {rung!s:30} {passed}"
+        told = f"passed at {commit}, number {at}{behind}, on {day}" if commit else "not recorded yet"
+        return f"  {when:8} {rung!s:30} {told}"
 
     yield from (line("each run", rung) for rung in EACH_RUN)
-    for index, run in enumerate(spread):
-        yield from (line(f"run {index}{' now' if index == number else ''}", rung) for rung in run)
+    yield from (line("next" if rung in now else "in turns", rung) for rung in IN_TURNS)
     yield from (line("by name", rung) for rung in BY_NAME)
 
 
@@ -386,7 +374,8 @@ def main() -> int:
     one = commands.add_parser("arguments", help="print what pytest is given for an argument of tools/test")
     one.add_argument("word")
     one = commands.add_parser("record", help="have the page say what passed")
-    one.add_argument("log", nargs="*", type=Path, default=[CHECKOUT / LOG])
+    one.add_argument("log", nargs="*", type=Path)
+    one.add_argument("--ci", metavar="COMMIT", action="append", default=[], help="CI passed at this commit")
     commands.add_parser("state", help="print whose turn it is, and which rung passed last at which commit")
     asked = parser.parse_args()
     try:
@@ -400,15 +389,14 @@ def main() -> int:
 def _answer(asked: argparse.Namespace) -> Iterable[str]:
     match asked.command:
         case "ci":
-            number, why = turn()
-            print(f"{why}: of the rungs in turns, run {number} of 0 to {len(runs()) - 1}", file=sys.stderr)
-            return words((*EACH_RUN, *runs()[number]))
+            return words((*EACH_RUN, *in_turn(passed())))
         case "all":
             return dict.fromkeys(rung.environment for rung in (*EACH_RUN, *IN_TURNS, *BY_NAME))
         case "arguments":
             return arguments(asked.word)
         case "record":
-            return [f"{PAGE}: {rung} is new" for rung in record(asked.log)] or [f"{PAGE}: left as it is"]
+            logs = asked.log or ([] if asked.ci else [CHECKOUT / LOG])
+            return [f"{PAGE}: {rung} is new" for rung in record(logs, asked.ci)] or [f"{PAGE}: left as it is"]
         case _:
             return state()
 

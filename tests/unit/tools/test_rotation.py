@@ -14,7 +14,7 @@ import pytest
 from tests.kernel.lab import machines
 from tests.kernel.lab.needed_guest import part_of
 from tools import rotation
-from tools.rotation import BY_NAME, CHECKOUT, EACH_RUN, HOW_MANY, IN_TURNS, ROOM, Mistake, Rung
+from tools.rotation import BY_NAME, CHECKOUT, EACH_RUN, IN_TURNS, ROOM, Mistake, Rung
 
 EVERY = (*EACH_RUN, *IN_TURNS, *BY_NAME)
 NO_TESTS = {"cover", "docs", "genconfig", "releasenotes"}
@@ -49,33 +49,53 @@ def commit(checkout: Path, subject: str) -> str:
     return run(checkout, "rev-parse", "HEAD")
 
 
-def test_within_any_ten_commits_each_rung_runs() -> None:
-    spread = rotation.runs()
-    for first in range(100):
-        seen = {rung for number in range(first, first + 10) for rung in spread[number % len(spread)]}
-        assert seen == set(IN_TURNS)
-
-
-@pytest.mark.parametrize("step", [step for step in range(2, 20) if step not in HOW_MANY])
-def test_each_rung_runs_where_only_the_last_of_some_commits_is_tested(step: int) -> None:
-    spread = rotation.runs()
-    if step % len(spread):
-        assert {number * step % len(spread) for number in range(10)} == set(range(len(spread)))
+def test_each_rung_has_passed_within_ten_runs_that_passed() -> None:
+    passed: dict[str, int] = {}
+    for number in range(1, 11):
+        passed |= {str(rung): number for rung in rotation.in_turn(passed)}
+    assert set(passed) == set(map(str, IN_TURNS))
+    for number in range(11, 100):
+        passed |= {str(rung): number for rung in rotation.in_turn(passed)}
+        assert min(passed.values()) > number - 10
 
 
 def test_no_run_is_longer_than_there_is_room_for() -> None:
-    assert all(rung.minutes > 0 for rung in IN_TURNS)
-    assert max(map(rotation.minutes, rotation.runs())) <= ROOM
+    assert all(0 < rung.minutes <= ROOM for rung in IN_TURNS)
+    passed: dict[str, int] = {}
+    for number in range(1, 30):
+        now = rotation.in_turn(passed)
+        assert rotation.minutes(now) <= ROOM
+        passed |= {str(rung): number for rung in now}
 
 
-def test_rungs_that_take_too_long_are_refused() -> None:
-    with pytest.raises(Mistake, match="make parts smaller"):
-        rotation.runs([Rung("x", str(number), minutes=9.0) for number in range(8)], room=10.0)
+def rungs(**minutes: float) -> list[Rung]:
+    return [Rung(name, minutes=lasts) for name, lasts in minutes.items()]
 
 
-def test_a_further_rung_takes_one_line() -> None:
-    spread = rotation.runs((*IN_TURNS, Rung("another", minutes=5.0)))
-    assert len(spread) in HOW_MANY and any(rung.environment == "another" for run in spread for rung in run)
+def test_what_passed_longest_ago_comes_first_and_what_never_did_before_it() -> None:
+    asked = rungs(a=5.0, b=5.0, c=5.0, d=5.0)
+    assert [str(rung) for rung in rotation.in_turn({"a": 7, "b": 9, "d": 8}, asked, room=10.0)] == ["a", "c"]
+
+
+def test_what_fails_stays_until_it_passes_and_no_other_waits_for_it() -> None:
+    asked = rungs(fails=9.0, b=5.0, c=5.0)
+    passed: dict[str, int] = {}
+    ran = []
+    for number in range(1, 5):
+        now = [str(rung) for rung in rotation.in_turn(passed, asked, room=14.0)]
+        passed |= {rung: number for rung in now if rung != "fails"}
+        ran.append(now)
+    assert ran == [["fails", "b"], ["fails", "c"]] * 2
+
+
+def test_what_has_no_room_comes_first_the_next_time() -> None:
+    asked = rungs(a=5.0, long=9.0, b=5.0)
+    assert list(map(str, rotation.in_turn({}, asked, room=10.0))) == ["a", "b"]
+    assert list(map(str, rotation.in_turn({"a": 1, "b": 1}, asked, room=10.0))) == ["long"]
+
+
+def test_what_takes_longer_than_there_is_room_is_run_alone() -> None:
+    assert list(map(str, rotation.in_turn({}, rungs(a=11.0, b=1.0), room=10.0))) == ["a"]
 
 
 def test_every_environment_of_tox_with_tests_is_a_rung() -> None:
@@ -154,38 +174,54 @@ def test_a_part_that_does_not_exist_is_told(word: str) -> None:
         rotation.arguments(word)
 
 
-def test_the_commits_number_decides(checkout: Path) -> None:
-    number, why = rotation.turn(checkout)
-    assert number == 3 % len(rotation.runs()) and "has the number 3" in why
-
-
-def test_in_a_shallow_clone_the_commits_name_decides(checkout: Path, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    run(tmp_path, "clone", "--quiet", "--depth=1", f"file://{checkout}", str(clone))
-    number, why = rotation.turn(clone)
-    assert number == int(run(clone, "rev-parse", "HEAD")[:8], 16) % len(rotation.runs()) and "shallow" in why
-
-
-def test_without_a_repository_the_day_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", lambda: 86400.0 * 20001 + 5)
-    number, why = rotation.turn(tmp_path)
-    assert number == 20001 % len(rotation.runs()) and "day" in why
-
-
 def test_what_passed_is_recorded_by_rung_and_shown(checkout: Path) -> None:
     at = rotation.at_commit(checkout)
     rotation.note("kernel:core,milan-6.12", at, "passed", 700, checkout)
     rotation.note("docs", at, "FAILED", 90, checkout)
-    assert rotation.record([checkout / rotation.LOG], checkout) == ["kernel:core", "kernel:milan-6.12"]
+    assert rotation.record([checkout / rotation.LOG], checkout=checkout) == ["kernel:core", "kernel:milan-6.12"]
     assert rotation.recorded(checkout)["kernel:core"][:2] == (at[:10], "3")
     shown = "\n".join(rotation.state(checkout))
     assert re.search(rf"kernel:core +passed at {at[:10]}, number 3, 0 commits ago, on", shown)
     assert re.search(r"docs +not recorded yet", shown)
 
 
+def test_what_passed_is_recorded_at_once_for_whoever_asks_what_is_next(checkout: Path) -> None:
+    rotation.note("kernel:core,milan-6.12", rotation.at_commit(checkout), "passed", 700, checkout)
+    rotation.record([checkout / rotation.LOG], checkout=checkout)
+    assert rotation.passed(checkout) == {"kernel:core": 3, "kernel:milan-6.12": 3}
+
+
+def test_in_a_shallow_clone_nobody_says_how_many_commits_ago(checkout: Path, tmp_path: Path) -> None:
+    rotation.note("docs", rotation.at_commit(checkout), "passed", 90, checkout)
+    rotation.record([checkout / rotation.LOG], checkout=checkout)
+    commit(checkout, "four")
+    clone = tmp_path / "clone"
+    run(tmp_path, "clone", "--quiet", "--depth=1", f"file://{checkout}", str(clone))
+    assert any(re.search("docs .*, number 3, on", line) for line in rotation.state(clone))
+
+
+def test_of_a_commit_at_which_ci_passed_that_commit_says_what_ran(checkout: Path) -> None:
+    (checkout / "tools").mkdir()
+    (checkout / "tools/rotation.py").write_text("print('docs kernel:core,was-there')")
+    passed = commit(checkout, "four")
+    (checkout / "tools/rotation.py").write_text("print('fuzz')")
+    commit(checkout, "five")
+    assert rotation.record([], [passed], checkout) == ["docs", "kernel:core"]
+    commit_, number, _, seconds = rotation.recorded(checkout)["kernel:core"]
+    assert (commit_, number, seconds) == (passed[:10], "4", "")
+    assert run(checkout, "worktree", "list").count("\n") == 0
+
+
+def test_a_commit_that_does_not_tell_what_ci_ran_is_refused(checkout: Path) -> None:
+    with pytest.raises(Mistake, match=r"what CI ran at .* can't be told: .*No such file"):
+        rotation.record([], ["HEAD"], checkout)
+    with pytest.raises(Mistake, match="git show"):
+        rotation.record([], ["no-such-commit"], checkout)
+
+
 def test_a_whole_environment_that_passed_stands_for_its_parts(checkout: Path) -> None:
     rotation.note("kernel", rotation.at_commit(checkout), "passed", 2600, checkout)
-    new = rotation.record([checkout / rotation.LOG], checkout)
+    new = rotation.record([checkout / rotation.LOG], checkout=checkout)
     assert new == [str(rung) for rung in EVERY if rung.environment == "kernel"] and len(new) > 3
 
 
@@ -197,7 +233,7 @@ def test_what_passed_later_stays(checkout: Path) -> None:
         log.write_text(
             json.dumps({"rungs": ["docs"], "commit": name, "passed": True, "on": "2026-11-23", "seconds": 1})
         )
-        rotation.record([log], checkout)
+        rotation.record([log], checkout=checkout)
     assert rotation.recorded(checkout)["docs"][0] == late[:10]
 
 
@@ -223,25 +259,25 @@ def test_what_passed_elsewhere_is_not_recorded(checkout: Path) -> None:
     rotation.note("docs", rotation.at_commit(checkout), "passed", 90, checkout)
     run(checkout, "switch", "--quiet", "main")
     with pytest.raises(Mistake, match="is not behind this commit"):
-        rotation.record([checkout / rotation.LOG], checkout)
+        rotation.record([checkout / rotation.LOG], checkout=checkout)
     assert not rotation.recorded(checkout)
 
 
 def test_what_passed_at_a_commit_that_was_replaced_is_dropped(checkout: Path) -> None:
     for rung in ("docs", "fuzz"):
         rotation.note(rung, rotation.at_commit(checkout), "passed", 90, checkout)
-    rotation.record([checkout / rotation.LOG], checkout)
+    rotation.record([checkout / rotation.LOG], checkout=checkout)
     run(checkout, "reset", "--quiet", "--soft", "HEAD~1")
     now = run(checkout, "rev-parse", "HEAD")
     log = checkout / "build/now"
     log.write_text(json.dumps({"rungs": ["docs"], "commit": now, "passed": True, "on": "2026-11-23", "seconds": 1}))
-    assert set(rotation.record([log], checkout)) == {"docs", "fuzz"}
+    assert set(rotation.record([log], checkout=checkout)) == {"docs", "fuzz"}
     assert rotation.recorded(checkout) == {"docs": (now[:10], "2", "2026-11-23", "1")}
 
 
 def test_a_log_that_is_not_there_is_told(checkout: Path) -> None:
     with pytest.raises(Mistake, match=r"tools/test writes it"):
-        rotation.record([checkout / "nothing"], checkout)
+        rotation.record([checkout / "nothing"], checkout=checkout)
 
 
 def test_the_page_names_rungs_that_there_are_and_each_once() -> None:
