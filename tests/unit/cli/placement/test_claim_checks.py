@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.unit.local_api import examples
-from vmqos.cli.placement import claim_checks
+from vmqos.cli.placement import claim_checks, withdraw
 from vmqos.conf import loader
 from vmqos.host.finding import Status
 
@@ -31,3 +32,12 @@ def test_placement_that_can_not_be_asked_is_a_warning_that_names_whose_log_tells
     (finding,) = claim_checks.claims(conf, examples.vms)
     assert (finding.status, finding.command) == (Status.WARNING, "journalctl --unit vmqos-gateway")
     assert told in finding.detail
+
+
+def test_a_host_without_the_library_of_libvirt_is_told_so_at_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+    with pytest.raises(withdraw.HostnameUnknown, match="libvirt-python is not installed"):
+        withdraw.hostname(loader.defaults())
+    assert capfd.readouterr().err == "", "and no thread ends with a traceback"
