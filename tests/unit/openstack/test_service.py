@@ -80,6 +80,7 @@ def odd_service(tmp_path: Path, odd: type[Odd]) -> Service:
         (502, "", "Bad Gateway"),
         (500, "[]", "500: []"),
         (500, json.dumps({"errors": []}), "500: {'errors': []}"),
+        (401, "no", "Placement does not take the token of the user of [placement]: its own log tells why"),
         (403, "no", "the user of [placement] needs more rights"),
         (200, "<html>welcome</html>", "the answer is no JSON"),
     ],
