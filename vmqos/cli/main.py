@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         interrupt and a closed pipe.
     """
     # Where the caller has closed them, there are none, and what a command does must not fail for it.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A name that the locale can't write must not end the listing.

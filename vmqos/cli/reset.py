@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from vmqos.cli import exceptions
 from vmqos.cli.common import settings
 from vmqos.cli.common.help_text import Documented
+from vmqos.cli.common.output import confirm_first
 from vmqos.cli.show.safe_text import neutralise
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Reset(Documented):
                 self._say("will do", conf.resctrl.path, [*told.steps, *planned.describe()])
                 if told.steps or not planned.is_empty:
                     if not parsed_args.yes:
-                        self._ask(input)
+                        confirm_first(self, "")
                     told = self._withdraw(conf, tells)
                     if not planned.is_empty:
                         reset.perform(*where)
@@ -120,9 +120,3 @@ class Reset(Documented):
         for step in steps:
             self.app.stdout.write(f"  - {neutralise(step)}\n")
         self.app.stdout.flush()
-
-    def _ask(self, ask: Callable[[str], str]) -> None:
-        if not self.app.stdin.isatty():
-            raise exceptions.NotConfirmed(reason="there is no terminal to ask on; say --yes")
-        if ask("Continue? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise exceptions.NotConfirmed(reason="you did not say yes")

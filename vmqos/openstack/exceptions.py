@@ -29,10 +29,14 @@ class Refused(CloudError):
     """
 
     def __init__(self, section: str, question: str, status: int, reason: str) -> None:
-        hint = ""
-        if status in (401, 403):
+        name, hint = section.capitalize(), ""
+        if status == 401:
+            # Keystone gave the token, and the library has asked for a new one and tried again.
+            hint = f"; {name} does not take the token of the user of [{section}]: its own log tells why"
+        elif status == 403:
             hint = f"; the user of [{section}] needs more rights"
-        super().__init__(f"{section.capitalize()} refuses {question} with {status}: {reason}{hint}")
+        what = f"{name} refuses {question} with {status}" if status else f"{name}'s answer to {question} is of no use"
+        super().__init__(f"{what}: {reason}{hint}")
         self.status = status
 
 

@@ -39,6 +39,9 @@ INTERFACES = ("internal", "public")
 CLOUDS_VARIABLE = "OS_CLIENT_CONFIG_FILE"
 """The variable of the environment that names a clouds.yaml, which is taken where no other one can be read."""
 
+NOT_OF_ITS_FORM = (AttributeError, TypeError, ValueError)
+"""What openstacksdk lets through where a clouds.yaml is YAML, and not of the form that it should have."""
+
 LONGEST_REASON = 500
 """Characters of an answer that are put into a message."""
 
@@ -132,7 +135,8 @@ class Service:
             answer, content = self._received(lambda: _whole(adapter.request(path, method, **request)), patience)
         except (ConnectFailure, ConnectTimeout, UnknownConnectionError, RequestException) as error:
             raise exceptions.Unreachable(self.section, _short(str(error))) from error
-        except ClientException as error:
+        except (ClientException, OSError) as error:
+            # OSError: requests has no error of its own for a cafile or a certfile that is not there.
             self._adapter = None
             raise exceptions.NotLoggedIn(self.section, _short(str(error))) from error
         if len(content) > LONGEST_ANSWER:
@@ -222,6 +226,8 @@ class Service:
             session = region.get_session()
         except sdk.SDKException as error:
             raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error
+        except NOT_OF_ITS_FORM as error:
+            raise ConfigurationError(f"os_cloud = {cloud}: clouds.yaml is not of its form: {error}") from error
         session.timeout = session.timeout or TIMEOUT
         return Adapter(
             session,

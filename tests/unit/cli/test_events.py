@@ -28,6 +28,17 @@ def test_events_are_listed_with_the_oldest_first_and_times_in_utc(agent: FakeAge
     ]
 
 
+def test_a_column_of_numbers_is_sorted_by_number(agent: FakeAgent, run: Run) -> None:
+    found = examples.events()
+    one = found["events"][0]
+    agent.answers["/v1/events"] = found | {"events": [one | {"number": number} for number in (9, 100, 10)]}
+    for column in ("Number", "number"):
+        ran = run("events", "--sort-column", column, "-f", "value", "-c", "Number")
+        assert (ran.status, ran.out.split()) == (0, ["9", "10", "100"])
+    ran = run("events", "--sort-column", "Number", "--sort-descending", "-f", "value", "-c", "Number")
+    assert ran.out.split() == ["100", "10", "9"]
+
+
 def test_json_is_the_agents_own_and_one_vms_events_can_be_chosen(agent: FakeAgent, run: Run) -> None:
     everything = examples.events()["events"]
     assert json.loads(run("events", "-f", "json").out) == everything

@@ -197,8 +197,10 @@ def test_each_way_of_printing_says_by_its_status_that_the_pipe_was_closed(agent:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("command", "status"), [("vm list", 0), ("vm list -f json", 0), ("vm show nobody", 1)])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "status"), [("vm list", 0), ("vm list -f json", 0), ("vm show nobody", 1), ("size web-1", 1)]
+)
 def test_a_command_does_its_work_though_nobody_hears_of_it(
     agent: FakeAgent, closed: str, command: str, status: int
 ) -> None:

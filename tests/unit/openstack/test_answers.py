@@ -59,7 +59,7 @@ def test_an_answer_of_another_form_is_a_refusal_that_names_the_question(
     ask: Callable[[Service], object], body: Any
 ) -> None:
     with pytest.raises(
-        Refused, match=r"(?s)refuses (GET|PUT|POST) /.* with 0: the answer is not of the form"
+        Refused, match=r"(?s)'s answer to (GET|PUT|POST) /.* is of no use: the answer is not of the form"
     ) as caught:
         ask(Told(body))
     assert caught.value.status == 0

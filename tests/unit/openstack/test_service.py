@@ -80,6 +80,7 @@ def odd_service(tmp_path: Path, odd: type[Odd]) -> Service:
         (502, "", "Bad Gateway"),
         (500, "[]", "500: []"),
         (500, json.dumps({"errors": []}), "500: {'errors': []}"),
+        (401, "no", "Placement does not take the token of the user of [placement]: its own log tells why"),
         (403, "no", "the user of [placement] needs more rights"),
         (200, "<html>welcome</html>", "the answer is no JSON"),
     ],
@@ -186,6 +187,10 @@ def test_a_long_reason_is_cut(odd: type[Odd], odd_service: Service) -> None:
         ("auth_type = nonsense\n", "nonsense"),
         ("auth_type = password\nusername = vmqos\n", "auth_url"),
         ("os_cloud = nimbus\n", "nimbus"),
+        (
+            "auth_type = admin_token\ntoken = x\nendpoint = https://127.0.0.1:1\ncafile = /nowhere/ca.pem\n",
+            "/nowhere/ca.pem",
+        ),
     ],
 )
 def test_a_section_that_makes_no_sense_is_named(tmp_path: Path, text: str, told: str) -> None:
@@ -208,6 +213,17 @@ def test_a_cloud_is_looked_for_in_the_copy_that_the_gateways_unit_names_and_no_o
     monkeypatch.setenv("OS_CLOUD", "other")
     monkeypatch.setenv(CLOUDS_VARIABLE, str(copy))
     assert service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26") == Answer(200, {})
+
+
+@pytest.mark.parametrize(
+    "clouds", ["5", "[lab]", "{lab: 5}", "{lab: {auth: 5}}", "{lab: {auth_type: none, api_timeout: soon}}"]
+)
+def test_a_clouds_yaml_of_another_form_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: str) -> None:
+    copy = tmp_path / "clouds.yaml"
+    copy.write_text(f"clouds: {clouds}")
+    monkeypatch.setenv(CLOUDS_VARIABLE, str(copy))
+    with pytest.raises(exceptions.NotLoggedIn, match=r"\[placement\].*os_cloud = lab.*clouds\.yaml"):
+        service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26")
 
 
 def test_a_password_with_a_plain_dollar_is_explained_and_not_told(tmp_path: Path) -> None:

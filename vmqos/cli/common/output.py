@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
+from cliff.columns import FormattableColumn
 from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
@@ -25,6 +28,10 @@ from vmqos.local_api.client import AgentClient
 
 MACHINE_FORMATS = frozenset({"json", "yaml"})
 """The formats that can carry nested values: they show the API's objects as they are, with its field names."""
+
+
+_COUNT = re.compile(r"([0-9]{1,15})(?=$|[ /:]|c\+)")
+"""A number at the beginning of a cell, such as ``10``, ``0 of 4``, ``7/8`` and ``2c+4d``; no UUID begins so."""
 
 
 def is_for_machines(parsed_args: argparse.Namespace) -> bool:
@@ -93,10 +100,9 @@ class Told(Documented):
 
         :raises vmqos.cli.exceptions.NoSuchColumn: if one is not there.
         """
-        # The commands that print data have cliff's own rule: case does not count, and a blank is an underscore.
-        found = {name.lower().strip().replace(" ", "_") for name in known}
+        found = set(map(_plain, known))
         for name in wanted:
-            if name.lower().strip().replace(" ", "_") not in found:
+            if _plain(name) not in found:
                 raise exceptions.NoSuchColumn(wanted=neutralise(name), known=", ".join(known) or "none")
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -112,6 +118,11 @@ class Listing(Told, Lister):
 
     optional: tuple[str, ...] = ()
 
+    @property
+    def need_sort_by_cliff(self) -> bool:
+        """No: in a text cliff compares digits, so that 10 comes before 9."""
+        return False
+
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> int:
@@ -119,9 +130,16 @@ class Listing(Told, Lister):
         # The keys of the API's objects are not known where there are none.
         column_names = column_names or parsed_args.columns
         self.check_columns(parsed_args.columns, column_names)
+        titles, rows = [_plain(title) for title in column_names], list(data)
+        # The first column counts most. As with cliff, one that there is not is passed over.
+        descending = parsed_args.sort_direction == "desc"
+        for name in reversed(parsed_args.sort_columns):
+            if _plain(name) in titles:
+                cell = itemgetter(titles.index(_plain(name)))
+                rows = sorted(rows, key=lambda row: _rank(cell(row)), reverse=descending)
         if parsed_args.formatter == "table":
             self.formatter = TableFormatter(terminal_of(self), () if parsed_args.columns else self.optional)
-        return super().produce_output(parsed_args, column_names, data)
+        return super().produce_output(parsed_args, column_names, rows)
 
 
 class Details(Told, ShowOne):
@@ -133,6 +151,20 @@ class Details(Told, ShowOne):
         if parsed_args.formatter == "table":
             self.formatter = TableFormatter(terminal_of(self))
         return super().produce_output(parsed_args, column_names, data)
+
+
+def _plain(title: str) -> str:
+    """A column's title by cliff's own rule: case does not count, and a blank is an underscore."""
+    return title.lower().strip().replace(" ", "_")
+
+
+def _rank(cell: Any) -> tuple[bool, bool, float, str]:
+    """What a row is sorted by: a number, or the one that a text begins with, then texts, then what there is not."""
+    value = cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
+    if isinstance(value, int | float):
+        return False, False, value, ""
+    begins = _COUNT.match(str(value))
+    return value is None, begins is None, float(begins[1]) if begins else 0.0, str(value)
 
 
 def as_rows(objects: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -27,8 +27,13 @@ def connect(cloud: str | None) -> Connection:
     # Imported here: it takes a quarter of a second, and the other commands ask the agent.
     import openstack
 
+    from vmqos.openstack.service import NOT_OF_ITS_FORM
+
     with told():
-        return openstack.connect(cloud=cloud)
+        try:
+            return openstack.connect(cloud=cloud)
+        except NOT_OF_ITS_FORM as error:
+            raise exceptions.CloudFailed(problem=f"clouds.yaml is not of its form: {error}") from error
 
 
 def flavors(connection: Connection) -> list[Flavor]:
@@ -115,5 +120,8 @@ def told() -> Iterator[None]:
 
     try:
         yield
-    except (SDKException, ClientException) as error:
+    except (SDKException, ClientException, OSError) as error:
+        # The library for HTTP has no error of its own for a file of certificates that is not there, and no number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise exceptions.CloudFailed(problem=" ".join(str(error).split()).rstrip(".")) from error

@@ -46,7 +46,7 @@ def claims(conf: cfg.ConfigOpts, ask_vms: Callable[[], Sequence[Mapping[str, Any
     try:
         missing = [name for uuid, name in sorted(_without(conf, promised).items(), key=lambda item: item[1])]
     except (CloudError, CommandError) as error:
-        yield Finding(_TITLE, Status.WARNING, str(error), "journalctl --unit vmqos-agent")
+        yield Finding(_TITLE, Status.WARNING, str(error), "journalctl --unit vmqos-gateway")
         return
     if not missing:
         yield Finding(

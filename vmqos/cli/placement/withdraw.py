@@ -95,8 +95,11 @@ def hostname(conf: cfg.ConfigOpts, patience: float = LIBVIRT_PATIENCE) -> str:
 
 
 def _ask_libvirt(uri: str, found: list[str], errors: list[str]) -> None:
-    import libvirt
-
+    try:
+        import libvirt
+    except ImportError:
+        errors.append("libvirt-python is not installed")
+        return
     libvirt.registerErrorHandler(lambda *_: None, None)
     try:
         connection = libvirt.openReadOnly(uri)

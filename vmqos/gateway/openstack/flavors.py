@@ -76,6 +76,8 @@ class FlavorLookup:
         self._hostname: str | None = None
         self._list_from = 0.0
         """The monotonic time before which the servers are not listed."""
+        self._refused = ""
+        """Why Nova told nothing where it refused each of the last questions; empty where it did not."""
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> FlavorLookup | None:
@@ -91,7 +93,8 @@ class FlavorLookup:
         with self._worker.condition:
             failure = self._backoff.get(_ALL)
             waiting = sum(entry.extra_specs is None for entry in self._entries.values())
-        return {"error": failure.reason.text if failure else None, "waiting": waiting}
+            refused = self._refused if waiting else ""
+        return {"error": failure.reason.text if failure else refused or None, "waiting": waiting}
 
     def start(self) -> None:
         """Ask from now on."""
@@ -184,7 +187,7 @@ class FlavorLookup:
         return self._backoff.next_due()
 
     def _ask(self, wanted: list[_Entry]) -> None:
-        answers, is_answered = dict[str, dict[str, str]](), False
+        answers, is_answered, refused = dict[str, dict[str, str]](), False, ""
         not_listed: Exception | None = None
         try:
             if len(wanted) > 1 and time.monotonic() >= self._list_from:
@@ -206,6 +209,8 @@ class FlavorLookup:
             except (ServerUnknown, Refused) as refusal:
                 if isinstance(refusal, ServerUnknown):
                     self._reached()
+                elif refusal.status:
+                    refused = str(refusal)
                 self._failed(uuid, of_error(refusal))
             except CloudError:
                 raise
@@ -213,6 +218,9 @@ class FlavorLookup:
                 self._failed(uuid, _unexpected("asking Nova for its flavor", error), error)
         if not_listed is not None and not is_answered:
             raise not_listed
+        with self._worker.condition:
+            # It may be for one server's sake, so no other one waits for this.
+            self._refused = "" if is_answered else refused
 
     def _ask_at_once(self) -> dict[str, dict[str, str]]:
         with self._worker.condition:
@@ -237,6 +245,7 @@ class FlavorLookup:
             if self._backoff.get(_ALL) is not None:
                 LOG.info("Nova answers again")
             self._backoff.succeed(_ALL)
+            self._refused = ""
         self._once.end(_ALL)
 
     def _answered(self, entry: _Entry, found: Mapping[str, str]) -> None:

@@ -324,8 +324,9 @@ class PlacementSync:
         except (CloudError, OSError) as expected:
             error = str(expected)
         except Exception as unexpected:
-            LOG.exception("telling %s what this host can promise failed", self._target.where)
             error = f"{type(unexpected).__name__}: {unexpected}"
+            if error != before["error"]:
+                LOG.exception("telling %s what this host can promise failed", self._target.where)
         where = self._target.where
         if error:
             if error != before["error"]:

@@ -53,6 +53,27 @@ def test_a_cloud_that_is_not_described_is_one_line_on_stderr(run: Run, command: 
         assert "clouds.yaml" in ran.err
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_clouds_yaml_of_another_form_is_named(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    for clouds in ("5", "[lab]", "{lab: {auth: 5}}"):
+        (tmp_path / "clouds.yaml").write_text(f"clouds: {clouds}")
+        ran = run("flavor", *command, "--os-cloud", "lab")
+        assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+        assert "the cloud can't be asked: clouds.yaml is not of its form: " in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_certificates_that_are_not_there_are_named_as_what_keeps_the_cloud_from_being_asked(
+    run: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    lab = "{auth_type: none, compute_endpoint_override: 'https://127.0.0.1:1', cacert: /nowhere/ca.pem}"
+    (tmp_path / "clouds.yaml").write_text(f"clouds: {{lab: {lab}}}")
+    ran = run("flavor", *command, "--os-cloud", "lab")
+    assert (ran.status, ran.out) == (1, "")
+    assert "the cloud can't be asked: " in ran.err
+    assert "/nowhere/ca.pem" in ran.err
+
+
 def test_setting_nothing_is_refused_before_the_cloud_is_asked(run: Run) -> None:
     ran = run("flavor", "set", "c2")
     assert (ran.status, ran.out) == (2, "")

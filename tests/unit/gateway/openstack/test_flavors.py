@@ -246,6 +246,22 @@ def test_a_nova_that_does_not_answer_is_asked_again_and_the_reason_is_told(
     until(lambda: not agent.wants and lookup.health["error"] is None)
 
 
+@pytest.mark.parametrize("status", [401, 403, 503])
+def test_a_nova_that_refuses_all_that_it_is_asked_is_told_though_it_is_asked_for_one_server(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None], status: int
+) -> None:
+    refusal = Refused("nova", "GET /servers/a", status, "no")
+    nova.servers = {"a": refusal}
+    agent.wants = [wanted("a")]
+    until(lambda: lookup.health == {"error": str(refusal), "waiting": 1})
+    # It may be that server's own trouble: another one is answered.
+    nova.servers["b"] = SPECS
+    agent.wants = [wanted("a"), wanted("b")]
+    until(lambda: agent.flavors == {"b": SPECS})
+    nova.servers["a"] = SPECS
+    until(lambda: not agent.wants and lookup.health == {"error": None, "waiting": 0})
+
+
 def test_a_nova_that_did_not_answer_is_no_trouble_once_it_is_asked_for_nothing(
     lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, exchange: Callable[[], None], until: Callable[..., None]
 ) -> None:
