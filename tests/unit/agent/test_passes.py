@@ -490,6 +490,21 @@ def test_what_a_vm_had_is_given_to_no_newcomer_though_its_group_is_gone(
     assert host.told(vm).state is KEPT and host.inside(vm, group) == 1
 
 
+@pytest.mark.parametrize(
+    ("profile", "specs"),
+    [("cascade-lake", {"hw:mem_bandwidth_percent": "100"}), ("milan", {"hw:mem_bandwidth_mbps": "300000"})],
+)
+def test_a_limit_that_limits_nothing_here_is_kept_by_the_pass_that_makes_the_group(
+    make_host: MakeHost, profile: str, specs: dict[str, str]
+) -> None:
+    host = make_host(profile)
+    host.settle()
+    vm = host.boot(specs)
+    host.run()
+    assert host.told(vm).state is KEPT
+    assert host.inside(vm, host.told(vm).group) == 1
+
+
 def limit_of(host: Host, vm: str) -> str:
     """The line of a VM's own group that limits its bandwidth."""
     return next(line for line in host.resctrl.read(vm_group(vm), "schemata").splitlines() if "MB:" in line)
