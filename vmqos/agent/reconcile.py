@@ -670,13 +670,19 @@ class Reconciler:
         """How many ways a plan that was carried out grants to each group, for the next plan.
 
         For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
-        earlier numbers stay.
+        earlier numbers stay. Without earlier numbers, a cache on which such a VM seems to have nothing is left out: an
+        agent that starts anew does not know whether another program spoilt what the VM had there.
 
         :param waiting: UUIDs of the VMs for which something failed a short time ago, among other keys of failures.
         """
         keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
-        before = {vm_group(uuid) for uuid in keep | self._unseen}
-        return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+        known, found = self._granted or {}, dict(plan.granted)
+        for name in map(vm_group, keep | self._unseen):
+            if name in known:
+                found[name] = known[name]
+            elif name in found:
+                found[name] = {cache: ways for cache, ways in found[name].items() if ways}
+        return found
 
 
 def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:
