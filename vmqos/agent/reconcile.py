@@ -152,6 +152,19 @@ class Reconciler:
         with self._guard:
             self.snapshot = replace(self.snapshot, vms=judged)
 
+    def note_ends(self, running: Set[str]) -> None:
+        """Tell no more of VMs that have ended, though no pass can act on that now; their groups stay until one can.
+
+        :param running: UUIDs of all VMs that run, or may do so.
+        """
+        known = self.snapshot.vms
+        if known.keys() <= running:
+            return
+        # The next pass would find just the VMs that are told of, and nothing to do.
+        self._settled = False
+        with self._guard:
+            self.snapshot = replace(self.snapshot, vms={uuid: known[uuid] for uuid in known if uuid in running})
+
     def read(self, topology: CacheTopology, policy: allocation.Policy) -> None:
         """Read resctrl and change nothing; the caller holds the lock, shared or exclusive.
 
