@@ -15,7 +15,7 @@ def of_vm(vm: VmReading) -> dict[str, Plain | Mapping[str, Mapping[str, Plain]]]
     """Where the VM's numbers come from.
 
     ``class`` is the control group, empty for the default group; ``policy`` is ``exclusive``, ``shared`` or ``None``.
-    ``caches`` has by cache id the promised ``ways``, and each event's number or the reason why there is none. All keys
+    ``caches`` has by cache id the ``ways`` of the VM, and each event's number or the reason why there is none. All keys
     are strings: the signature of a message with other keys would not fit after JSON.
     """
     return {

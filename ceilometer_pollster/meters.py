@@ -31,7 +31,8 @@ class Meter:
 def _ways(vm: VmReading) -> Volume:
     """The promise is a number of ways on *every* cache that the VM may run on, so this is no sum.
 
-    Caches differ where a class gets less of one because the pool is small there.
+    Caches differ where a class gets less of one because the pool is small there. What resctrl has is told: while ways
+    are tried on a VM, these, as the agent tells them, too.
     """
     return min(vm.ways.values()) if vm.ways else None
 

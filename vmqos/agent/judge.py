@@ -77,8 +77,11 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     group, default = now.group(given.group), now.group(DEFAULT_GROUP)
     if not given.group or group is None or default is None:
         return given if not given.group else Allocation(PromiseState.PENDING, reason=given.reason)
-    limits = {cache: value for cache, value in given.throttles.items() if group.throttles.get(cache) == value}
-    further = _further_limits(given, group, no_limit(now))
+    # A group that was just made has no limit until one is written, and no limit is never written.
+    unlimited = no_limit(now)
+    has = {cache: group.throttles.get(cache, unlimited) for cache in given.throttles}
+    limits = {cache: value for cache, value in given.throttles.items() if has[cache] == value}
+    further = _further_limits(given, group, unlimited)
     divided = all(group.splits.get(cache) == parts for cache, parts in given.splits.items())
     placed = all(group.masks.get(cache) == mask for cache, mask in given.masks.items())
     if placed and divided and limits == given.throttles and not further:

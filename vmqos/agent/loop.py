@@ -314,6 +314,8 @@ class Agent:
         if error:
             self._retry.fail(_PASS, Reason(Code.OTHER, error))
             self.health = replace(self.health, last_error=error, failed_at=time.monotonic())
+            if (listed := self._vm_list).answered:
+                self.reconciler.note_ends(listed.vms.keys() | listed.unseen)
         self._courtesy.end_pass()
         took = time.monotonic() - began
         self.pass_times.add(took, bool(error))

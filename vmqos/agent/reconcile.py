@@ -152,6 +152,19 @@ class Reconciler:
         with self._guard:
             self.snapshot = replace(self.snapshot, vms=judged)
 
+    def note_ends(self, running: Set[str]) -> None:
+        """Tell no more of VMs that have ended, though no pass can act on that now; their groups stay until one can.
+
+        :param running: UUIDs of all VMs that run, or may do so.
+        """
+        known = self.snapshot.vms
+        if known.keys() <= running:
+            return
+        # The next pass would find just the VMs that are told of, and nothing to do.
+        self._settled = False
+        with self._guard:
+            self.snapshot = replace(self.snapshot, vms={uuid: known[uuid] for uuid in known if uuid in running})
+
     def read(self, topology: CacheTopology, policy: allocation.Policy) -> None:
         """Read resctrl and change nothing; the caller holds the lock, shared or exclusive.
 
@@ -670,13 +683,19 @@ class Reconciler:
         """How many ways a plan that was carried out grants to each group, for the next plan.
 
         For some VMs the planner was asked for what they have now, and not for what their flavors say. For these VMs the
-        earlier numbers stay.
+        earlier numbers stay. Without earlier numbers, a cache on which such a VM seems to have nothing is left out: an
+        agent that starts anew does not know whether another program spoilt what the VM had there.
 
         :param waiting: UUIDs of the VMs for which something failed a short time ago, among other keys of failures.
         """
         keep = {uuid for uuid, record in records.items() if record.is_unknown or uuid in waiting}
-        before = {vm_group(uuid) for uuid in keep | self._unseen}
-        return {**plan.granted, **{name: ways for name, ways in (self._granted or {}).items() if name in before}}
+        known, found = self._granted or {}, dict(plan.granted)
+        for name in map(vm_group, keep | self._unseen):
+            if name in known:
+                found[name] = known[name]
+            elif name in found:
+                found[name] = {cache: ways for cache, ways in found[name].items() if ways}
+        return found
 
 
 def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:

@@ -231,6 +231,23 @@ def test_a_failed_pass_is_tried_again_soon_and_not_at_the_next_audit(host: Host,
         eventually(lambda: not host.agent.health.unserved)
 
 
+@pytest.mark.parametrize("told_by", ["libvirt", "/proc"])
+def test_a_vm_that_has_ended_is_not_told_of_though_passes_fail(host: Host, trouble: Trouble, told_by: str) -> None:
+    vm, other = host.serve(TWO), host.serve(THREE)
+    host.settle()
+    with trouble(host):
+        host.libvirt.shut_off(vm)
+        host.libvirt.is_connected = told_by == "libvirt"
+        host.agent._on_change(vm)
+        host.agent.run_passes()
+        assert host.agent.snapshot.vms.keys() == {other}
+        ends_told = [event["uuid"] for event in host.agent.events.after(0)["events"] if event["kind"] == "ended"]
+        assert ends_told == [vm]
+    assert host.ways(vm) == 2
+    host.agent.run_passes()
+    assert host.ways(vm) == 0 and host.ways(other) == 3, "the next pass that can removes its group"
+
+
 @pytest.mark.parametrize("lock_timeout", [0.1, 0.3])
 def test_passes_that_fail_for_ever_get_rare(host: Host, lock_timeout: float) -> None:
     host.agent.run_passes()

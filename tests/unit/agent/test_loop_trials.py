@@ -15,13 +15,14 @@ from vmqos import allocation
 from vmqos.agent import trial
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
-from vmqos.agent.serve import trials
+from vmqos.agent.serve import trials, vms
 from vmqos.agent.trial import TrialRefused
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import PromiseState
 from vmqos.extra_specs import CacheRequest
 from vmqos.reason import Code
 from vmqos.resctrl import exceptions, tasks
+from vmqos.telemetry.sweep.ways import granted, parse
 
 CAP = {"hw:cache_ways": "2", "hw:cache_policy": "shared"}
 SHARE = {"hw:cache_policy": "shared"}
@@ -284,6 +285,25 @@ def free_on(host: Host) -> int:
 def counts_of(host: Host, vm: str) -> set[int]:
     """How many ways the VM's own group has, on any cache."""
     return {int(mask, 16).bit_count() for mask in values_on(host, vm, "L3")}
+
+
+@pytest.mark.parametrize("specs", [TWO, {}], ids=["promised ways", "promised nothing"])
+@pytest.mark.usefixtures("long_lease")
+def test_the_agent_and_the_counters_tell_the_same_ways_while_some_are_tried(host: Host, specs: dict[str, str]) -> None:
+    vm = settled_with(host, specs)
+    try_ways(host, vm, 4, may_fill_fewer=True)
+    host.settle()
+    told = vms.vm(host.agent.snapshot, host.agent.snapshot.vms[vm])
+    held = {
+        name: parse(host.resctrl.read(name, "schemata"), host.resctrl.read(name, "size"))
+        for name in ("", f"vmqos.{vm}")
+    }
+    # So Ceilometer's pollsters read it, which ask no agent.
+    found = granted("exclusive", held[f"vmqos.{vm}"], held[""])
+    assert set(found.ways.values()) == {4}
+    assert {cache: int(mask, 16).bit_count() for cache, mask in told["masks"].items()} == {
+        str(cache): count for cache, count in found.ways.items()
+    }
 
 
 @pytest.mark.usefixtures("long_lease")

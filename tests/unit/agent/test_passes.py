@@ -490,6 +490,21 @@ def test_what_a_vm_had_is_given_to_no_newcomer_though_its_group_is_gone(
     assert host.told(vm).state is KEPT and host.inside(vm, group) == 1
 
 
+@pytest.mark.parametrize(
+    ("profile", "specs"),
+    [("cascade-lake", {"hw:mem_bandwidth_percent": "100"}), ("milan", {"hw:mem_bandwidth_mbps": "300000"})],
+)
+def test_a_limit_that_limits_nothing_here_is_kept_by_the_pass_that_makes_the_group(
+    make_host: MakeHost, profile: str, specs: dict[str, str]
+) -> None:
+    host = make_host(profile)
+    host.settle()
+    vm = host.boot(specs)
+    host.run()
+    assert host.told(vm).state is KEPT
+    assert host.inside(vm, host.told(vm).group) == 1
+
+
 def limit_of(host: Host, vm: str) -> str:
     """The line of a VM's own group that limits its bandwidth."""
     return next(line for line in host.resctrl.read(vm_group(vm), "schemata").splitlines() if "MB:" in line)
@@ -508,6 +523,25 @@ def test_a_limit_that_is_lost_while_its_vm_is_unseen_is_given_back_and_the_group
     host.settle()
     assert host.inside(vm, vm_group(vm)) == 1
     assert limit_of(host, vm) == before
+
+
+def test_what_an_unseen_vm_had_before_a_restart_is_not_taken_for_nothing(host: Host) -> None:
+    earlier = host.boot({"hw:cache_ways": "30"})
+    vm = host.boot({"hw:cache_ways": "3"})
+    host.settle()
+    assert host.told(vm).state is KEPT and host.told(earlier).state is PENDING
+    host.restart()
+    host.unseen.add(vm)
+    # Another program has given the default group the ways of the VM.
+    caches = next(line for line in host.resctrl.read("", "schemata").splitlines() if "L3:" in line).count("=")
+    host.resctrl.write("schemata", "L3:" + ";".join(f"{cache}=7ff" for cache in range(caches)))
+    host.settle()
+    host.unseen.clear()
+    # The ways suffice for one of the two.
+    host.libvirt.resize(earlier, {"hw:cache_ways": "7"})
+    host.settle()
+    assert host.told(vm).state is KEPT, "what was in force is given back first"
+    assert host.told(earlier).state is PENDING
 
 
 def test_the_group_of_an_unseen_vm_outlives_a_restart_though_its_ways_are_the_default_groups_too(host: Host) -> None:

@@ -27,7 +27,7 @@ from vmqos.agent.serve import caches, capacity, counters, hardware_report, healt
 from vmqos.agent.serve.columns import Columns
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.neighbours import Neighbours
-from vmqos.agent.serve.sizes import BadSize, Sizes
+from vmqos.agent.serve.sizes import BadSize, OtherRun, Sizes
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.trial import TrialRefused, untried
 from vmqos.allocation import Policy, Request
@@ -286,7 +286,9 @@ class Api:
             self._sizes.take(uuid, parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True))
         except BadSize as error:
             raise _Answer("400 Bad Request", str(error)) from error
-        except LookupError as error:
+        except KeyError as error:
+            raise self._unknown(uuid) from error
+        except OtherRun as error:
             raise _Answer("404 Not Found", str(error)) from error
         return {"uuid": uuid}
 

@@ -34,6 +34,10 @@ class BadSize(Exception):
     """A value is none that a curve can have; the text says which one, and what is allowed."""
 
 
+class OtherRun(Exception):
+    """The VM was started again since it was sized."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     process: Process
@@ -55,16 +59,14 @@ class Sizes:
     def take(self, uuid: str, query: Query) -> None:
         """Remember the curve of a VM, in the place of the one before.
 
-        :raises LookupError: if no VM of that UUID runs here, or not as the process in which it was sized.
+        :raises KeyError: if no VM of that UUID is known.
+        :raises OtherRun: if it does not run as the process in which it was sized.
         :raises BadSize: if a value can't be.
         """
         pid, size = _whole("pid", query), parsed(query)
-        record = self._snapshot().vms.get(uuid)
-        if record is None:
-            raise LookupError(f"no VM {uuid[:80]} runs on this host")
-        process = record.observed.vm.process
+        process = self._snapshot().vms[uuid].observed.vm.process
         if process.pid != pid:
-            raise LookupError(f"VM {uuid} runs as process {process.pid}, and not as {pid}: it was started again")
+            raise OtherRun(f"VM {uuid} runs as process {process.pid}, and not as {pid}: it was started again")
         with self._lock:
             self._forget_those_that_ended()
             self._known[uuid] = _Known(process, time.time(), size)

@@ -357,17 +357,17 @@ def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]
 
 def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache], labels: _VmLabels) -> Iterator[Metric]:
     names = (*labels.names, "cache")
-    ways = Gauge("vmqos_vm_cache_ways", "Ways that a VM's promise gives it.", labels=names)
+    ways = Gauge("vmqos_vm_cache_ways", "Ways that a VM has by its promise, or by a trial.", labels=names)
     size = Gauge("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
-    l2 = Gauge("vmqos_vm_l2_cache_ways", "L2 ways that a VM's promise gives it.", labels=names)
+    l2 = Gauge("vmqos_vm_l2_cache_ways", "L2 ways that a VM has by its promise.", labels=names)
     ratio = Gauge(
         "vmqos_vm_memory_bandwidth_limit_ratio",
-        "Share of the memory bandwidth that a VM's promise limits it to, where the hardware throttles by per cent.",
+        "Share of the memory bandwidth that a VM is limited to, where the hardware throttles by per cent.",
         labels=names,
     )
     rate = Gauge(
         "vmqos_vm_memory_bandwidth_limit_bytes_per_second",
-        "Memory bandwidth that a VM's promise limits it to, where resctrl takes MB/s or 1/8 GB/s.",
+        "Memory bandwidth that a VM is limited to, where resctrl takes MB/s or 1/8 GB/s.",
         labels=names,
     )
     for vm in vms:

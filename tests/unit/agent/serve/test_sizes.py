@@ -20,6 +20,7 @@ from vmqos.agent.serve import sizes
 from vmqos.agent.serve.api import Api
 from vmqos.agent.serve.live_reads import LiveReads
 from vmqos.agent.serve.sizes import BadSize, Sizes
+from vmqos.agent.snapshot import Health
 from vmqos.daemon.unix_server import UnixServer
 from vmqos.hypervisor.model import Process
 from vmqos.local_api import contract
@@ -38,7 +39,7 @@ class Played:
     """
 
     def __init__(self, folder: Path, triers: set[int]) -> None:
-        self.agent = SimpleNamespace(snapshot=snapshot())
+        self.agent = SimpleNamespace(snapshot=snapshot(), health=Health(looked=True))
         remembered = Sizes(lambda: self.agent.snapshot)
         live, own = LiveReads(), {os.geteuid()}
         self.paths = [str(folder / name) for name in ("agent.sock", "gateway.sock")]
@@ -144,6 +145,19 @@ def test_a_curve_of_an_earlier_run_is_refused(play: Play) -> None:
     played.run_again(Process(101, 9))
     assert played.put() == (404, f"VM {UUID} runs as process 101, and not as 100: it was started again")
     assert played.client.sizes() == []
+
+
+@pytest.mark.parametrize(
+    ("health", "error"),
+    [
+        (Health(looked=True, unserved={UUID: "no PID file"}), f"VM {UUID} runs, and is not served: no PID file"),
+        (Health(looked=False), f"whether VM {UUID} runs on this host is not known yet"),
+    ],
+)
+def test_a_vm_of_which_nothing_is_known_is_not_said_to_have_ended(health: Health, error: str, play: Play) -> None:
+    played = play()
+    played.agent.snapshot, played.agent.health = replace(played.agent.snapshot, vms={}), health
+    assert played.put() == (404, error)
 
 
 def test_another_user_is_refused_by_what_the_kernel_says_of_him(play: Play) -> None:
