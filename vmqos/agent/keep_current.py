@@ -19,7 +19,9 @@ from types import MappingProxyType
 from vmqos import extra_specs, group_names
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Group, Request, caches
+from vmqos.allocation import Group, Policy, Request, caches
+from vmqos.allocation.planner_input import read_input
+from vmqos.allocation.rights import earlier
 from vmqos.allocation.rights.claims import with_limit
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of
@@ -106,7 +108,9 @@ def requests(
         if (
             own is not None
             and default is not None
-            and (kept := of_its_own(resctrl, uuid, own, default, granted.get(own.name, {})))
+            and (
+                kept := of_its_own(resctrl, uuid, own, default, granted.get(own.name) or _shown(resctrl, own, default))
+            )
         ):
             yield kept
             continue
@@ -170,6 +174,23 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
     except (HypervisorError, OSError) as error:
         LOG.debug("the tasks of VM %s can't be listed now: %s", observed.vm.uuid, error)
         return None
+
+
+def _shown(resctrl: ResctrlState, own: Group, default: Group) -> dict[int, int]:
+    """How many ways a VM's own group shows to have been granted where the default group has ways of it, by cache.
+
+    Another program has written one of the two masks then, before this agent ran. Two masks are left out: the default
+    group's own, which a VM has where it can't run, and one of all ways, which says nothing about how many were granted.
+    """
+    inputs = read_input(resctrl.capabilities, resctrl.layout, Policy(), with_l2=True)
+    found = {}
+    for cache, ways in inputs.cache_ways.items():
+        mask, shared = own.masks.get(cache), default.masks.get(cache)
+        if mask is None or shared is None or not mask.overlaps(shared) or mask == shared or mask.bits == ways.every:
+            continue
+        if before := earlier.of_vm(inputs, own.name, cache, mask.count, {}).ways:
+            found[cache] = before
+    return found
 
 
 def of_its_own(

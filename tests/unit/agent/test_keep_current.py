@@ -114,11 +114,21 @@ def test_a_group_that_was_only_just_made_is_no_grant_and_stays() -> None:
     assert (asked.wants, asked.in_own_group) == (CacheRequest(), True)
 
 
-def test_a_group_of_which_nothing_can_be_told_stays_with_the_default_groups_ways() -> None:
+@pytest.mark.parametrize(
+    ("mask", "default", "then"),
+    [
+        pytest.param(0x3FF, 0x3FF, (0x7FF, 0x7FF), id="the default group's"),
+        pytest.param(0x7FF, 0x3FF, (0x7FF, 0x7FF), id="every way"),
+        pytest.param(0x00F, 0x3FF, (0x00F, 0x7F0), id="written"),
+    ],
+)
+def test_what_a_groups_mask_shows_of_an_unseen_vm_it_keeps_and_otherwise_stays_with_the_default_groups_ways(
+    mask: int, default: int, then: tuple[int, int]
+) -> None:
     kernel, own = Kernel(machine(11)), f"vmqos.{A}"
-    kernel.masks = {"": {0: 0x3FF}, own: {0: 0x00F}}
+    kernel.masks = {"": {0: default}, own: {0: mask}}
     settle(kernel, list(keep_current.requests(state(kernel.capabilities, kernel.layout()), {A})), Policy())
-    assert kernel.masks == {"": {0: 0x7FF}, own: {0: 0x7FF}}
+    assert (kernel.masks[own][0], kernel.masks[""][0]) == then
 
 
 def test_a_vm_whose_mask_an_outsider_spoilt_asks_for_what_it_was_granted() -> None:

@@ -559,6 +559,32 @@ def test_the_group_of_an_unseen_vm_outlives_a_restart_though_its_ways_are_the_de
     assert host.told(vm).state is KEPT
 
 
+@pytest.mark.parametrize("trouble", ["unseen", "unknown flavor"])
+@pytest.mark.parametrize(("group", "mask"), [("", "7ff"), ("own", "600"), ("own", "180")])
+def test_ways_that_another_program_had_others_share_before_the_agent_ran_are_given_to_no_newcomer(
+    host: Host, group: str, mask: str, trouble: str
+) -> None:
+    vm = host.boot(OWN)
+    host.settle()
+    host.restart()
+    if trouble == "unseen":
+        host.unseen.add(vm)
+    else:
+        host.forget_flavor(vm)
+    host.resctrl.write(f"{vm_group(vm)}/schemata" if group else "schemata", f"L3:0={mask};1={mask}")
+    large, small = host.boot({"hw:cache_ways": "9"}), host.boot(OWN)
+    host.settle()
+    assert host.told(large).state is PENDING, "two ways are another VM's, and two are the default group's"
+    assert_alone(host, small)
+    mine = int(host.mask(vm_group(vm)), 16)
+    others = {"", *host.groups()} - {vm_group(vm)}
+    assert mine.bit_count() == 2 and not any(mine & int(host.mask(name), 16) for name in others)
+    host.unseen.clear()
+    host.libvirt.resize(vm, OWN)
+    host.settle()
+    assert_alone(host, vm)
+
+
 def test_a_vm_that_had_nothing_keeps_nothing_once_it_is_unseen(host: Host) -> None:
     first, second = host.boot({"hw:cache_ways": "9"}), host.boot(OWN)
     host.settle()
