@@ -29,7 +29,7 @@ LOG = Path("build/rungs.jsonl")
 PAGE = Path("doc/source/contributor/rungs.csv")
 HEADER = ("Rung", "Passed at commit", "Number", "On", "Seconds")
 
-ROOM = 17.0
+ROOM = 15.0
 """Minutes that CI has for the rungs in turns."""
 
 
@@ -100,7 +100,7 @@ IN_TURNS = (
     Rung("functional", "page", ("tests/page",), 8.0),
     # A verdict takes half a minute of what VMs do, and a trial as long.
     Rung("functional", "insight", ("tests/functional/insight",), 5.0),
-    _guests("long", 5.0),
+    _guests("long", 5.5),
     _guests("cascade-lake-6.12", 6.5),
     _guests("long-cascade-lake-6.12", 7.0),
     _guests("long-milan-kvm-6.12", 7.0),
@@ -108,12 +108,12 @@ IN_TURNS = (
     _guests("broadwell-6.12", 9.0),
     _guests("broadwell-newest", 2.5),
     _guests("sapphire-rapids-6.12", 2.5),
-    _guests("sapphire-rapids-newest", 8.0),
+    _guests("sapphire-rapids-newest", 5.5),
     _guests("goldmont-newest", 4.0),
-    _guests("milan-6.12", 5.0),
+    _guests("milan-6.12", 3.0),
     _guests("milan-newest", 3.0),
     _guests("milan-abmc-newest", 1.0),
-    _guests("milan-shared-6.12", 5.0),
+    _guests("milan-shared-6.12", 6.0),
     _guests("genoa-6.12", 2.5),
     _guests("genoa-newest", 8.0),
     Rung("openstack", "cloud", ("tests/openstack/cloud",), 9.0, uses_one_cpu=True),
