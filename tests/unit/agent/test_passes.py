@@ -559,6 +559,14 @@ def test_the_group_of_an_unseen_vm_outlives_a_restart_though_its_ways_are_the_de
     assert host.told(vm).state is KEPT
 
 
+def assert_alone(host: Host, vm: str) -> None:
+    """A promise of two ways is in force, and no other group has any of them."""
+    mine = int(host.mask(vm_group(vm)), 16)
+    assert host.told(vm).state is KEPT and mine.bit_count() == 2
+    assert host.inside(vm, vm_group(vm)) == len(host.threads(vm))
+    assert not any(mine & int(host.mask(name), 16) for name in {"", *host.groups()} - {vm_group(vm)})
+
+
 @pytest.mark.parametrize("trouble", ["unseen", "unknown flavor"])
 @pytest.mark.parametrize(("group", "mask"), [("", "7ff"), ("own", "600"), ("own", "180")])
 def test_ways_that_another_program_had_others_share_before_the_agent_ran_are_given_to_no_newcomer(
