@@ -20,7 +20,7 @@ from vmqos import extra_specs, group_names
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import Group, Policy, Request, caches
-from vmqos.allocation.planner_input import read_input
+from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.allocation.rights import earlier
 from vmqos.allocation.rights.claims import with_limit
 from vmqos.extra_specs import CachePolicy, CacheRequest
@@ -103,17 +103,14 @@ def requests(
     """
     members, granted, before = members or Members(), granted or {}, before or {}
     default = resctrl.group(DEFAULT_GROUP)
+    inputs = read_input(resctrl.capabilities, resctrl.layout, Policy(), with_l2=True)
     for uuid in sorted(unseen):
         own = _own(resctrl, uuid)
-        if (
-            own is not None
-            and default is not None
-            and (
-                kept := of_its_own(resctrl, uuid, own, default, granted.get(own.name) or _shown(resctrl, own, default))
-            )
-        ):
-            yield kept
-            continue
+        if own is not None and default is not None:
+            known = granted.get(own.name) or _shown(inputs, own, default)
+            if kept := of_its_own(resctrl, uuid, own, default, known):
+                yield kept
+                continue
         shared = _class_of(resctrl, uuid)
         if shared is None and uuid in members.classes:
             shared = resctrl.group(members.classes[uuid])
@@ -176,13 +173,12 @@ def _tasks_of(observed: ObservedVm) -> set[int] | None:
         return None
 
 
-def _shown(resctrl: ResctrlState, own: Group, default: Group) -> dict[int, int]:
+def _shown(inputs: PlannerInput, own: Group, default: Group) -> dict[int, int]:
     """How many ways a VM's own group shows to have been granted where the default group has ways of it, by cache.
 
     Another program has written one of the two masks then, before this agent ran. Two masks are left out: the default
     group's own, which a VM has where it can't run, and one of all ways, which says nothing about how many were granted.
     """
-    inputs = read_input(resctrl.capabilities, resctrl.layout, Policy(), with_l2=True)
     found = {}
     for cache, ways in inputs.cache_ways.items():
         mask, shared = own.masks.get(cache), default.masks.get(cache)

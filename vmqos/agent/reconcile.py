@@ -157,12 +157,12 @@ class Reconciler:
 
         :param running: UUIDs of all VMs that run, or may do so.
         """
-        known = self.snapshot.vms
-        if known.keys() <= running:
-            return
-        # The next pass would find just the VMs that are told of, and nothing to do.
-        self._settled = False
         with self._guard:
+            known = self.snapshot.vms
+            if known.keys() <= running:
+                return
+            # The next pass would find just the VMs that are told of, and nothing to do.
+            self._settled = False
             self.snapshot = replace(self.snapshot, vms={uuid: known[uuid] for uuid in known if uuid in running})
 
     def read(self, topology: CacheTopology, policy: allocation.Policy) -> None:
