@@ -96,6 +96,24 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     return Allocation(PromiseState.PENDING, reason=given.reason)
 
 
+def still_in(now: ResctrlState, last: Allocation | None, given: Allocation) -> Allocation:
+    """What a VM has where a step of the plan failed: while its new group gives it nothing, it stays in its old one.
+
+    The steps before may have taken that one's ways, which no other VM has then: the next pass gives them back (rule 4).
+
+    :param last: what was in force for the VM before; ``None`` where it had nothing.
+    :param given: what is in force for it of this plan.
+    """
+    group = now.group(last.group) if last is not None and last.group and not given.group else None
+    if group is None or last is None or given.state is not PromiseState.PENDING:
+        return given
+    masks = {cache: mask for cache, mask in last.masks.items() if group.masks.get(cache) == mask}
+    splits = {cache: parts for cache, parts in last.splits.items() if group.splits.get(cache) == parts}
+    limits = {cache: value for cache, value in last.throttles.items() if group.throttles.get(cache) == value}
+    state = PromiseState.DEGRADED if masks or limits else PromiseState.PENDING
+    return replace(last, state=state, masks=masks, splits=splits, throttles=limits, reason=given.reason)
+
+
 def _ways_of_vms(now: ResctrlState, plan: Plan, default: Group) -> Iterator[Mapping[int, CapacityBitmask]]:
     """The ways by cache that VMs have of their own now: those of the default group are nobody's own."""
     names = {given.group for given in plan.allocations.values()}

@@ -218,12 +218,18 @@ def of_its_own(
     return Request(uuid, wants, frozenset(has), _FIRST, wants_on, in_own_group=True)
 
 
-def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Request | None:
+def of_failed(
+    resctrl: ResctrlState,
+    record: VmRecord,
+    whole: Request,
+    granted: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+) -> Request | None:
     """The request for the part of what its flavor asks for that a VM has now; ``None`` where it has nothing.
 
     It stands for the whole request while something that failed for the VM is not tried again yet.
 
     :param whole: the whole request.
+    :param granted: how many ways earlier plans granted to each group, by cache.
     """
     group, wants = _own(resctrl, record.uuid), whole.wants
     control = record.tasks.target.control if record.tasks is not None else None
@@ -235,7 +241,15 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
         is_class = control is not None and owner_of(control) is Owner.CLASS
         is_gone = group is None and control == group_names.vm_group(record.uuid)
         had = is_class or is_gone or (control is None and _may_be_in_class(resctrl, record.uuid, wants))
+        if is_class and control is not None and resctrl.group(control) is not None:
+            # It may be another class than its flavor asks for, which could not be made.
+            stays = group_names.class_request(control) or stays
         return replace(whole, wants=stays) if stays is not None and had else None
+    default = resctrl.group(DEFAULT_GROUP)
+    if control == group.name and default is not None and _is_for_class(wants):
+        # Its flavor asks for a class now, which could not be made.
+        kept = of_its_own(resctrl, record.uuid, group, default, granted.get(group.name, {}))
+        return replace(kept, arrival=whole.arrival) if kept is not None else None
     there = whole.caches & group.masks.keys()
     if control is None:
         # Where the VM's tasks are is not known: it may be such a group.
@@ -248,6 +262,11 @@ def of_failed(resctrl: ResctrlState, record: VmRecord, whole: Request) -> Reques
     held, held_on = _all_of(_with_limits(resctrl, group, has))
     held = replace(held, policy=wants.policy)
     return replace(whole, wants=held, wants_on=held_on) if extra_specs.asks_for(held) else None
+
+
+def _is_for_class(wants: CacheRequest) -> bool:
+    """Whether a class grants what a VM's flavor asks for, and not a group of its own."""
+    return wants.policy is CachePolicy.SHARED or not (wants.l3_ways or wants.l2_ways is not None)
 
 
 def _may_be_in_class(resctrl: ResctrlState, uuid: str, wants: CacheRequest) -> bool:

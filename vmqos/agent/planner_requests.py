@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from vmqos.agent import keep_current, trial
 from vmqos.agent.vm_record import VmRecord
@@ -13,13 +13,18 @@ from vmqos.resctrl.topology import CacheTopology
 
 
 def make(
-    resctrl: ResctrlState, records: Iterable[VmRecord], topology: CacheTopology, waiting: Container[object] = ()
+    resctrl: ResctrlState,
+    records: Iterable[VmRecord],
+    topology: CacheTopology,
+    waiting: Container[object] = (),
+    granted: Mapping[str, Mapping[int, int]] | None = None,
 ) -> list[Request]:
     """The requests for all VMs whose flavors ask for something that the agent can arrange now.
 
     Where something failed for a VM a short time ago, the request names what the VM has, until the agent tries again.
 
     :param waiting: UUIDs of these VMs.
+    :param granted: how many ways earlier plans granted to each group, by cache.
     """
     requests = []
     every_l3 = frozenset(resctrl.capabilities.l3_caches) or frozenset({0})
@@ -35,7 +40,7 @@ def make(
         if record.request.trial and (place := trial.kept_place(record.request, whole)) is not None:
             requests.append(place)
         if record.uuid in waiting:
-            kept = keep_current.of_failed(resctrl, record, whole)
+            kept = keep_current.of_failed(resctrl, record, whole, granted or {})
             if kept is None:
                 continue
             whole = kept

@@ -27,7 +27,7 @@ from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.steps import Acted, Change, Observed, Planned, Requested
 from vmqos.agent.trial import Trial
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Allocation, Plan, PromiseState, Request
+from vmqos.allocation import Allocation, Plan, PromiseState, RemoveGroup, Request
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.group_names import DEFAULT_GROUP, Owner, owner_of, vm_group, vm_of
@@ -371,7 +371,9 @@ class Reconciler:
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
         if now.mounted_as != self._mounted_as:
             return {}
-        asked = planner_requests.make(now, records.values(), before.topology, waiting := self._backoff.waiting())
+        asked = planner_requests.make(
+            now, records.values(), before.topology, waiting := self._backoff.waiting(), self._granted
+        )
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
         controls = self._classes_of_equals(now, fresh, waiting)
@@ -509,7 +511,7 @@ class Reconciler:
     def _plan(self, found: Observed, records: Mapping[str, VmRecord]) -> Planned:
         """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
         now, starting, waiting = found.resctrl, found.starting, self._backoff.waiting()
-        requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting)
+        requests = planner_requests.make(now, records.values(), self.snapshot.topology, waiting, self._granted)
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
         parted = records.keys() & starting.keys()
@@ -553,7 +555,12 @@ class Reconciler:
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
             why = of_error(failure.error)
-            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in in_force.items()}
+            stays = {uuid: judge.still_in(now, self._in_force.get(uuid), given) for uuid, given in in_force.items()}
+            if stays != in_force and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
+                # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
+                self._groups.execute([RemoveGroup(failure.step.group)])
+                now = resctrl_state.read(self._filesystem, now)
+            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in stays.items()}
         self._note_successes(planned, in_force, records)
         # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)

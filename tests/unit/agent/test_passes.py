@@ -26,6 +26,7 @@ from vmqos.reason import Code, Reason
 from vmqos.resctrl import exceptions, tasks
 from vmqos.simulator.hardware import rmids
 
+SHARED_4, LIMIT = {**SHARED, "hw:cache_ways": "4"}, {"hw:mem_bandwidth_percent": "50"}
 KEPT, DEGRADED, PENDING = PromiseState.KEPT, PromiseState.DEGRADED, PromiseState.PENDING
 
 
@@ -199,6 +200,70 @@ def test_a_class_that_could_not_be_given_its_ways_twice_brings_no_vm_to_ways_of_
     host.settle()
     assert host.told(shares).state is host.told(own).state is KEPT
     assert not int(host.mask(CLASS), 16) & int(host.mask(vm_group(own)), 16)
+
+
+@pytest.mark.parametrize("refused", ["schemata", "the group"])
+@pytest.mark.parametrize(
+    ("has", "wants"),
+    [(OWN, SHARED), (OWN, LIMIT), (SHARED, OWN), (SHARED, SHARED_4), (SHARED_4, SHARED), (LIMIT, OWN), (LIMIT, SHARED)],
+)
+def test_a_vm_is_in_ways_of_its_own_or_its_classs_until_it_is_in_others(
+    host: Host, has: dict[str, str], wants: dict[str, str], refused: str
+) -> None:
+    vm, other = host.boot(has, threads=2), host.boot(wants)
+    host.settle()
+    old, new = host.told(vm), host.told(other).group.replace(other, vm)
+    host.libvirt.shut_off(other)
+    host.settle()
+    assert old.state is KEPT and old.group and host.groups() == {old.group}
+    host.libvirt.resize(vm, wants)
+    with group_refused(host, new) if refused == "the group" else writes_refused(host, f"{new}/schemata"):
+        # The steps before the one that fails may have taken the ways.
+        assert host.run() and host.told(vm).group == old.group
+        assert host.inside(vm, old.group) == len(host.threads(vm))
+        for _ in range(3):
+            host.settle()
+            now = host.told(vm)
+            assert (now.state, now.group, now.masks, now.throttles) == (DEGRADED, old.group, old.masks, old.throttles)
+            assert now.reason.code is Code.REFUSED and host.inside(vm, old.group) == len(host.threads(vm))
+            host.clock += 60.0
+    host.clock += 60.0
+    host.settle()
+    assert (host.told(vm).state, host.told(vm).group, host.groups()) == (KEPT, new, {new})
+    assert host.inside(vm, new) == len(host.threads(vm))
+
+
+@pytest.mark.parametrize(("has", "wants"), [(OWN, SHARED), (SHARED, OWN), (SHARED, SHARED_4)])
+def test_a_vm_stays_in_its_group_while_a_step_before_its_new_one_fails(
+    host: Host, has: dict[str, str], wants: dict[str, str]
+) -> None:
+    vm, first = host.boot(has), host.boot({"hw:cache_ways": "3"})
+    host.settle()
+    old = host.told(vm)
+    host.libvirt.resize(vm, wants)
+    host.libvirt.resize(first, {"hw:cache_ways": "4"})
+    with writes_refused(host, f"{vm_group(first)}/schemata"):
+        host.run()
+        assert host.told(vm).group == old.group and host.inside(vm, old.group) == len(host.threads(vm))
+        # The others' steps wait for no VM that is concerned by the failure.
+        host.settle()
+        assert host.told(vm).state is KEPT and host.told(vm).group != old.group
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is host.told(first).state is KEPT
+
+
+@contextlib.contextmanager
+def group_refused(host: Host, name: str) -> Iterator[None]:
+    """The kernel makes no group of this name."""
+
+    def refuse(path: str) -> None:
+        if path == name:
+            raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.resctrl, "before", refuse)
+        yield
 
 
 def test_a_class_whose_ways_the_kernel_refuses_again_asks_for_no_pass_after_the_other(host: Host) -> None:
