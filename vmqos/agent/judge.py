@@ -96,7 +96,7 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     return Allocation(PromiseState.PENDING, reason=given.reason)
 
 
-def still_in(now: ResctrlState, last: Allocation | None, given: Allocation) -> Allocation:
+def still_in(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allocation) -> Allocation:
     """What a VM has where a step of the plan failed: while its new group gives it nothing, it stays in its old one.
 
     The steps before may have taken that one's ways, which no other VM has then: the next pass gives them back (rule 4).
@@ -104,8 +104,10 @@ def still_in(now: ResctrlState, last: Allocation | None, given: Allocation) -> A
     :param last: what was in force for the VM before; ``None`` where it had nothing.
     :param given: what is in force for it of this plan.
     """
-    group = now.group(last.group) if last is not None and last.group and not given.group else None
-    if group is None or last is None or given.state is not PromiseState.PENDING:
+    if last is None or last.group in ("", *created(plan)) or given.group or given.state is not PromiseState.PENDING:
+        return given
+    group = now.group(last.group)
+    if group is None:
         return given
     masks = {cache: mask for cache, mask in last.masks.items() if group.masks.get(cache) == mask}
     splits = {cache: parts for cache, parts in last.splits.items() if group.splits.get(cache) == parts}

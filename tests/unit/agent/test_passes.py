@@ -253,6 +253,23 @@ def test_a_vm_stays_in_its_group_while_a_step_before_its_new_one_fails(
     assert host.told(vm).state is host.told(first).state is KEPT
 
 
+@pytest.mark.parametrize("specs", [OWN, SHARED])
+def test_a_vm_is_in_no_group_that_was_only_just_made_in_the_place_of_one_that_is_gone(
+    host: Host, specs: dict[str, str]
+) -> None:
+    vm = host.boot(specs)
+    host.settle()
+    group = host.told(vm).group
+    host.resctrl.rmdir(group)
+    with writes_refused(host, f"{group}/schemata"):
+        host.run()
+        assert host.told(vm).state is PENDING and not host.told(vm).group and not host.told(vm).masks
+        assert host.inside(vm, "") == len(host.threads(vm))
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is KEPT and host.inside(vm, group) == len(host.threads(vm))
+
+
 @contextlib.contextmanager
 def group_refused(host: Host, name: str) -> Iterator[None]:
     """The kernel makes no group of this name."""
