@@ -443,7 +443,10 @@ class Reconciler:
             if any(without.allocations[uuid].state is PromiseState.KEPT for uuid in lacking):
                 requests, plan = promised, without
         plan = self._groups.without_refused(plan)
-        controls = {uuid: plan.allocations[uuid].group for uuid in fresh if plan.allocations[uuid].group}
+        # A group that a start before this one left may have a part of the ways: a pass tells of that.
+        given = {uuid: plan.allocations[uuid] for uuid in fresh}
+        whole = {one for one, its in given.items() if its.state is PromiseState.KEPT or not now.group(vm_group(one))}
+        controls = {uuid: its.group for uuid, its in given.items() if its.group and uuid in whole}
         if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
             return None
         if self._groups.execute(plan.prepare) is not None:

@@ -123,6 +123,21 @@ def test_a_vm_that_a_pass_saw_before_its_start_was_heard_of_leaves_nothing_behin
     assert host.groups() == before, "libvirt has not removed the VM's file yet"
 
 
+def test_a_vm_is_not_born_in_the_few_ways_that_a_start_before_it_has_left(make_start: MakeStart, host: Host) -> None:
+    failed = make_start(OWN)
+    failed.announce()
+    host.boot({"hw:cache_ways": "5"})
+    host.settle()
+    start = make_start({"hw:cache_ways": "6"}, uuid=failed.uuid)
+    start.announce()
+    start.fork()
+    assert start.process.pid not in tasks.read_tasks(host.resctrl, start.group)
+    start.run()
+    host.settle()
+    told = host.told(start.uuid)
+    assert told.state is PromiseState.DEGRADED and "of 6 ways" in told.reason.text
+
+
 def test_a_vm_that_is_never_forked_is_given_up(
     make_start: MakeStart, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
