@@ -76,6 +76,7 @@ class Judge:
             self._note(Kind.FAULT, text, "in a pass")
         self.host.faults.clear()
         untold, self._judge.untold = self._judge.untold, {}
+        without, self._judge.without = self._judge.without, {}
         if self.host.meddled or not self.host.last_pass_ended_well or not self.host.troubled.machine.is_mounted:
             return
         groups, rows = self.host.troubled.groups(), self._rows()
@@ -87,6 +88,9 @@ class Judge:
             # A VM that lacks something else, too, has the code of what is weightier.
             if row is not None and (row["state"] == "kept" or "ways of this VM" not in row["reason"]):
                 self._note(Kind.OVERLAP, text, f"and {row['state']} was told")
+        for uuid, text in without.items():
+            if uuid in rows and rows[uuid]["state"] == "kept":
+                self._note(Kind.OVERLAP, text, "and kept was told")
         for vm in self.host.vms.values():
             row = rows.get(vm.uuid)
             if row is None or row["pid"] != vm.process.pid or vm.is_touched:

@@ -101,6 +101,29 @@ def test_a_task_comes_back_to_ways_that_another_program_took_if_the_vm_is_told_s
     assert kinds == (set() if is_told else {Kind.OVERLAP, Kind.WORD})
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_group_may_have_just_the_default_groups_mask_if_the_vm_is_not_told_to_have_ways(
+    host: Host, monkeypatch: Patch, is_told: bool
+) -> None:
+    host.reload("kernel_exclusive = false")
+    judge = Judge(host)
+    host.list_vm(vm := host.new_vm(OWN))
+    host.list_vm(host.new_vm({"hw:cache_ways": "1"}))
+    host.run(2)
+    host.touch_all()
+    # On cache 0 there is room for the other VM and the default group alone, which has as many ways as this VM asks for.
+    host.troubled.outside.rmdir(vm.group)
+    host.troubled.outside.mkdir("pqos")
+    host.troubled.outside.write("pqos/schemata", "L3:0=7f8;1=700")
+    if not is_told:
+        faults.every_promise_is_told_to_be_kept(monkeypatch)
+    host.run()
+    own, default = host.troubled.groups()[vm.group], host.troubled.groups()[""]
+    assert own.masks[3, 0] == default.masks[3, 0] == 0b11 and host.troubled.group_of(vm.pid) == vm.group
+    kinds = {violation.kind for violation in judge.violations}
+    assert kinds == (set() if is_told else {Kind.OVERLAP})
+
+
 @pytest.mark.parametrize("is_planted", [False, True])
 def test_it_is_noticed_that_what_a_vm_has_is_taken_for_what_it_was_promised(
     host: Host, monkeypatch: Patch, is_planted: bool

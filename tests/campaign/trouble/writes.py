@@ -21,6 +21,9 @@ class Writes:
     :ivar untold: VMs to whose groups tasks were moved while another program's group had ways of theirs, by UUID, with
         words for people. That is right if there is no room to move these ways to, and the agent tells the VM so at the
         end of its pass.
+    :ivar without: VMs to whose groups tasks were moved while the group had just the default group's mask on a cache
+        where the VM can run, by UUID, with words for people. Such a VM has no ways of its own there. The mask may have
+        as many ways as the VM asks for all the same, by chance; then the VM must not be told that it has them.
     :ivar foreign: the masks that another program gave to groups of ours, or to the default group, by group and cache,
         until the agent writes that group's masks itself.
     """
@@ -35,6 +38,7 @@ class Writes:
         self._vms = vms
         self._is_meddled = is_meddled
         self.untold: dict[str, str] = {}
+        self.without: dict[str, str] = {}
         self.foreign: dict[str, dict[Cache, int]] = {}
 
     def after(self, operation: str, path: str, data: str, groups: dict[str, Seen] | None = None) -> Iterator[str]:
@@ -103,7 +107,9 @@ class Writes:
                 for other, cache, common in self.sharing(vm, groups):
                     text = f"tasks were moved to {name} while {other or 'the default group'} had {common:x} too"
                     is_ours = not other or other.startswith(PREFIX)
-                    if is_ours and not any(self._is_foreign(one, cache, groups) for one in (name, other)):
+                    if "" in groups and groups[name].masks.get(cache) == groups[""].masks.get(cache):
+                        self.without[vm.uuid] = text
+                    elif is_ours and not any(self._is_foreign(one, cache, groups) for one in (name, other)):
                         yield text
                     else:
                         self.untold[vm.uuid] = text
