@@ -72,8 +72,12 @@ def as_counted(records: Mapping[str, VmRecord], now: ResctrlState) -> dict[str, 
     return counted
 
 
-def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
-    """The allocation, if resctrl has all of it; otherwise the part of it that resctrl has; pure."""
+def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allocation) -> Allocation:
+    """The allocation, if resctrl has all of it; otherwise the part of it that resctrl has; pure.
+
+    :param last: what was in force for the VM before; ``None`` where it had nothing.
+    :param given: what the plan gives it.
+    """
     group, default = now.group(given.group), now.group(DEFAULT_GROUP)
     if not given.group or group is None or default is None:
         return given if not given.group else Allocation(PromiseState.PENDING, reason=given.reason)
@@ -87,8 +91,12 @@ def in_force(now: ResctrlState, plan: Plan, given: Allocation) -> Allocation:
     if placed and divided and limits == given.throttles and not further:
         return given
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
-    # The kernel gives a new group ways that other groups have too. Those are no grant.
-    others = _ways_of_vms(now, plan, default) if group.owner is Owner.CLASS else [default.masks]
+    # The kernel gives a new group ways that other groups have too. Those are no grant: not in the pass that makes the
+    # group, and not in a later one, whatever became of the mask, if the VM was in another group until now.
+    is_there = last is not None and last.group == given.group
+    others = [default.masks] if group.owner is not Owner.CLASS else []
+    if group.owner is Owner.CLASS or not is_there:
+        others += _ways_of_other_vms(now, plan, default, given.group)
     is_own = not any(_overlap(held, masks) for masks in others)
     if held and is_own and given.group not in created(plan):
         splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
@@ -116,9 +124,14 @@ def still_in(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allo
     return replace(last, state=state, masks=masks, splits=splits, throttles=limits, reason=given.reason)
 
 
-def _ways_of_vms(now: ResctrlState, plan: Plan, default: Group) -> Iterator[Mapping[int, CapacityBitmask]]:
-    """The ways by cache that VMs have of their own now: those of the default group are nobody's own."""
-    names = {given.group for given in plan.allocations.values()}
+def _ways_of_other_vms(
+    now: ResctrlState, plan: Plan, default: Group, name: str
+) -> Iterator[Mapping[int, CapacityBitmask]]:
+    """The ways by cache that VMs have of their own now: those of the default group are nobody's own.
+
+    :param name: of the group of which others are meant.
+    """
+    names = {given.group for given in plan.allocations.values()} - {name}
     for group in now.layout.groups:
         if group.owner is Owner.VM and group.name in names:
             shared = {cache for cache, mask in group.masks.items() if _overlap({cache: mask}, default.masks)}

@@ -554,11 +554,11 @@ class Reconciler:
         now, failure = self._prepare(found.resctrl, records, planned)
         # A failure of what is not done for a VM any more would be due for ever.
         self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
-        in_force = {uuid: judge.in_force(now, plan, given) for uuid, given in plan.allocations.items()}
+        last = self._in_force
+        in_force = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
             why = of_error(failure.error)
-            last = self._in_force
             stays = {uuid: judge.still_in(now, plan, last.get(uuid), given) for uuid, given in in_force.items()}
             if stays != in_force and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
                 # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.

@@ -137,6 +137,10 @@ def a_vm_that_migrates_is_given_up(patch: Patch) -> None:
     patch.setattr(LostVms, "look", lambda self, *given, **named: Lost())
 
 
+def a_vm_is_thrown_out_of_its_group(patch: Patch) -> None:
+    patch.setattr(agents_judge, "still_in", lambda now, plan, last, given: given)
+
+
 FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     the_default_group_is_not_shrunk: Kind.OVERLAP,
     who_grows_comes_before_who_shrinks: Kind.OVERLAP,
@@ -148,4 +152,5 @@ FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     a_start_breaks_the_agent: Kind.FAULT,
     a_start_is_taken_for_one_on_other_cpus: Kind.OVERLAP,
     a_vm_that_comes_is_moved_before_its_memory: Kind.OVERLAP,
+    a_vm_is_thrown_out_of_its_group: Kind.UNSERVED,
 }

@@ -31,9 +31,14 @@ class Judge:
         self.violations: list[Violation] = []
         self.writes = 0
         self._told = api.Vms()
+        self._had: dict[object, str] = {}
+        """The groups that gave VMs something before the pass, by the VM's process."""
+        self._agent: object = None
+        """The agent that began the pass, if it had made one before."""
         self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
         self._judge.foreign = host.foreign
         host.troubled.after = self.after
+        host.before_pass = self.before_pass
         host.on_pass = self.after_pass
         host.on_begun = self.after_begin
         host.on_touch = self.touch
@@ -68,7 +73,22 @@ class Judge:
                 text = f"{vm.group} has {mask:x} on {cache} and asks for {dict(vm.specs)}"
                 self._note(Kind.OVERLAP, text, "at its start")
 
-    # After each pass.
+    # Before and after each pass.
+
+    def before_pass(self) -> None:
+        """Note which VMs have something of their own or of a class, where they can run."""
+        self._had, groups = {}, self.host.troubled.groups()
+        self._agent = self.host.agent if self.host.agent.health.passes else None
+        for vm in self.host.vms.values():
+            # Where a CLOSID has to be freed first, a VM gives its class up before its next group can be made.
+            if not groups or len(groups) >= self._closids or vm.pid not in vm.promised_tasks():
+                continue
+            if not (name := self._place(vm)):
+                continue
+            caches = self.host.troubled.reach(vm.promised_cpus())
+            differs = any(groups[name].masks.get(cache) != groups[""].masks.get(cache) for cache in caches)
+            if name.startswith(CLASS_PREFIX) or differs:
+                self._had[vm.process] = name
 
     def after_pass(self) -> None:
         """Hold what the API tells against what is so."""
@@ -97,6 +117,13 @@ class Judge:
                 continue
             wrong = self._wrong(vm, row, groups)
             self._note(Kind.WORD, wrong, f"told {row['state']} after a pass")
+            had = self._had.get(vm.process)
+            is_refused = row["state"] == "pending" and row["reason_code"] == "refused"
+            is_known = self._agent is self.host.agent and vm.wants is not None
+            if had and is_known and is_refused and not self._place(vm):
+                # It asks for something still, so it keeps what it has until it has something else. An agent that was
+                # only just started may not know of it.
+                self._note(Kind.UNSERVED, f"{vm.group} has lost what it had in {had}", row["reason"])
             if (
                 row["state"] == "kept"
                 and vm.is_exclusive
@@ -105,6 +132,11 @@ class Judge:
                 and not self._judge.broken(vm, groups)
             ):
                 vm.in_force = True
+
+    def _place(self, vm: PlayedVm) -> str:
+        """The group of ours in which a VM is; empty where it is in none."""
+        name = self.host.troubled.group_of(vm.pid)
+        return name if name.startswith(PREFIX) else ""
 
     def _knows(self, vm: PlayedVm, row: Any) -> bool:
         """Whether the agent knows what the VM is to have now: libvirt may not have told it yet."""

@@ -174,6 +174,7 @@ class QuietHost:
         self.faults: list[str] = []
         self.passes = 0
         self.last_pass_ended_well = False
+        self.before_pass: Callable[[], None] = lambda: None
         self.on_pass: Callable[[], None] = lambda: None
         self.on_begun: Callable[[PlayedVm], None] = lambda vm: None
         self.on_touch: Callable[[PlayedVm | None], None] = lambda vm: None
@@ -213,6 +214,7 @@ class QuietHost:
             self.meddled = False
             for vm in self.vms.values():
                 vm.is_touched = False
+            self.before_pass()
             self.act(self.agent._run_passes_whatever_happens)
             self.passes += max(0, self.agent.health.passes - before)
             health = self.agent.health

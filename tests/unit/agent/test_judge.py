@@ -15,13 +15,14 @@ from vmqos.agent.act.move_tasks import TaskGroup, TaskPlacement
 from vmqos.agent.judge import as_counted, judge, judge_all
 from vmqos.agent.observe.flavor_request import FlavorRequest
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Allocation, Group, Layout, PromiseState, Split
+from vmqos.allocation import Allocation, Group, Layout, Plan, PromiseState, Split
 from vmqos.daemon.backoff import Backoff, Failure
 from vmqos.extra_specs import CacheRequest
 from vmqos.group_names import DEFAULT_GROUP, Owner
 from vmqos.host.resctrl_state import ResctrlState
 from vmqos.reason import NO_REASON, Code, Reason, joined
 from vmqos.resctrl.bitmask import CapacityBitmask
+from vmqos.resctrl.capabilities import Capabilities
 
 NO_ROOM, REFUSED = Reason(Code.NO_WAYS, "no room"), Reason(Code.REFUSED, "the kernel refused")
 NO_VCPU = Reason(Code.NO_VCPU, "the VM has no vCPU 5")
@@ -92,6 +93,21 @@ OWN = Allocation(PromiseState.KEPT, VM, {0: CapacityBitmask(3)})
 
 def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
     assert borne_out(OWN, layout(default=0x7C, vm=3, other=0x4)) is OWN
+
+
+@pytest.mark.parametrize(("last", "is_lent"), [(None, False), (OWN, True)])
+def test_a_group_with_ways_of_another_vm_is_no_grant_for_a_vm_that_was_elsewhere(
+    last: Allocation | None, is_lent: bool
+) -> None:
+    """The kernel refused the group's own masks, and the default group has left what the kernel's first one has."""
+    other = Group(f"{VM[:-1]}2", Owner.VM, {0: CapacityBitmask(0x3)})
+    groups = (*layout(default=0xE0, vm=0x0F).groups, other)
+    now = ResctrlState((0, 0, 0), Capabilities(), Layout(groups), {}, {})
+    mine = Allocation(PromiseState.KEPT, VM, {0: CapacityBitmask(0xC)})
+    plan = Plan((), {UUID: mine, "2": Allocation(PromiseState.KEPT, other.name, other.masks)}, ())
+    assert judging.in_force(now, plan, last, mine).state is (PromiseState.DEGRADED if is_lent else PromiseState.PENDING)
+    alone = replace(now, layout=layout(default=0xE0, vm=0x0F))
+    assert judging.in_force(alone, plan, last, mine).state is PromiseState.DEGRADED
 
 
 def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
