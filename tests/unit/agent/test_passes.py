@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.host import CLASS, NOT_GUARDED, OWN, SHARED, Host, MakeHost
+from tests.unit.agent.starting import MakeStart, Start
 from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent.act import monitoring_groups
@@ -316,6 +317,19 @@ def test_ways_that_were_taken_for_a_group_that_can_not_be_made_are_given_back_on
     for everything in (False, True):
         host.run(everything=everything)
     assert host.mask("") == "1f"
+
+
+def test_ways_that_were_taken_for_the_group_of_a_start_that_failed_are_given_back(
+    host: Host, starts: list[Start]
+) -> None:
+    before, start = host.mask(""), MakeStart(host, starts)(OWN)
+    host.settle()
+    with group_refused(host, start.group):
+        start.announce()
+        assert host.mask("") != before
+    # It fails for another reason, too, so that no pass finds the VM.
+    host.settle()
+    assert host.mask("") == before and not host.groups()
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
