@@ -96,6 +96,8 @@ class Reconciler:
         self._aims: Mapping[str, TaskGroups] = {}
         """The groups in which each VM's tasks belong since then, by UUID."""
         self._granted: Mapping[str, Mapping[int, int]] | None = None
+        self._has_taken_ways = False
+        """Whether the default group may lack ways that were taken from it: those of a group that is not there, too."""
         self._guard = threading.Lock()
         self.starts = Starts(filesystem)
         self.snapshot = Snapshot()
@@ -136,7 +138,7 @@ class Reconciler:
         self.forget()
         if self._mounted_as not in (None, mounted_as):
             self._backoff.keep_only(())
-            self._is_mounted_anew = True
+            self._is_mounted_anew, self._has_taken_ways = True, False
         self._mounted_as = mounted_as
 
     def lose(self, reason: Reason, vms: Mapping[str, ObservedVm]) -> None:
@@ -449,6 +451,7 @@ class Reconciler:
         controls = {uuid: its.group for uuid, its in given.items() if its.group and uuid in whole}
         if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
             return None
+        self._has_taken_ways = True
         if self._groups.execute(plan.prepare) is not None:
             self._settled = False
             return None
@@ -535,7 +538,15 @@ class Reconciler:
         if is_tried and not self._before_trial:
             self._before_trial = {group.name: group.masks for group in now.layout.groups}
         places = None if is_tried else self._before_trial
-        plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted, places)
+        plan = allocation.plan(
+            now.capabilities,
+            now.layout,
+            requests,
+            self.snapshot.policy,
+            self._granted,
+            places,
+            self._has_taken_ways,
+        )
         if not (is_tried or plan.prepare):
             self._before_trial = {}
         return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
@@ -574,6 +585,9 @@ class Reconciler:
         records = self._move_tasks(now, records, planned, in_force, found.look_at, share)
         if failure is None and not have_ended:
             is_complete = self._groups.retire(plan, in_force)
+        if is_complete:
+            # Until another program removes it, a group of ours tells the planner that ways may be missing.
+            self._has_taken_ways = _has_groups_of_ours(now, plan)
         if not (is_complete or _has_tried_ways(records)):
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._before_trial = {}
@@ -592,6 +606,7 @@ class Reconciler:
                 now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._unseen)
             )
             now = resctrl_state.read(self._filesystem, now)
+        self._has_taken_ways = self._has_taken_ways or bool(plan.prepare)
         failure = self._groups.execute(plan.prepare)
         if failure is not None:
             return resctrl_state.read(self._filesystem, now), failure
@@ -722,6 +737,15 @@ def _may_fail(uuid: str, request: FlavorRequest) -> Iterator[Hashable]:
 def _has_tried_ways(records: Mapping[str, VmRecord]) -> bool:
     """Whether a VM may have other ways than it is promised, because they are tried."""
     return any(trial.tries_ways(record.request) for record in records.values())
+
+
+def _has_groups_of_ours(now: ResctrlState, plan: Plan) -> bool:
+    """Whether a VM or a class has a control group once a plan was carried out.
+
+    :param now: resctrl without the groups that the plan retires, or with them.
+    """
+    gone = {step.group for step in plan.retire}
+    return any(group.owner in (Owner.VM, Owner.CLASS) and group.name not in gone for group in now.layout.groups)
 
 
 def _moves_others(plan: Plan, vms: Mapping[str, VmRecord], fresh: Container[str]) -> bool:

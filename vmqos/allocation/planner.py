@@ -29,12 +29,13 @@ def plan(
     policy: Policy,
     granted: Mapping[str, Mapping[int, int]] | None = None,
     before: Mapping[str, Mapping[int, CapacityBitmask]] | None = None,
+    gives_back: bool = False,
 ) -> Plan:
     """Decide which VM gets which ways and how much memory bandwidth, and which steps give it.
 
     The same values give the same plan; the order of the groups and requests does not matter. A layout that is as it
     should be gives a plan without steps. Where no VM has a promise, the plan touches nothing, unless the default group
-    has ways that the operator reserved.
+    has ways that the operator reserved, or lacks ways that an agent took from it.
 
     :param requests: the requests of the running VMs that ask for something; the group of any other VM is retired.
     :param granted: :attr:`Plan.granted` of the last plan that was carried out. Without it, the planner derives the
@@ -42,11 +43,12 @@ def plan(
     :param before: where the masks are to lie again, by group and cache, because they were moved for a while only. On a
         cache where a mask is missing here, or has another length than is due, none goes back; nor if there is no safe
         order of steps for it.
+    :param gives_back: whether the default group may lack ways that an agent took from it for a group that is not there.
     """
     inputs = read_input(capabilities, layout, policy, requests, granted)
     claims = read(inputs)
     back = _as_before(inputs, claims, before) if before else None
-    admission, target, prepare = back or _arrange(inputs, claims)
+    admission, target, prepare = back or _arrange(inputs, claims, gives_back)
     return Plan(
         prepare=prepare,
         allocations=given.give(inputs, claims, admission, target),
@@ -119,7 +121,9 @@ def _as_before(
         return None
 
 
-def _arrange(inputs: PlannerInput, claims: Sequence[Claim]) -> tuple[Admission, Target, tuple[Step, ...]]:
+def _arrange(
+    inputs: PlannerInput, claims: Sequence[Claim], gives_back: bool
+) -> tuple[Admission, Target, tuple[Step, ...]]:
     """Decide, place the masks, and order the steps.
 
     Where there is no safe order, search for a packing that can be reached; where there is none, decide again without
@@ -131,7 +135,7 @@ def _arrange(inputs: PlannerInput, claims: Sequence[Claim]) -> tuple[Admission, 
     while True:
         admission = admit(inputs, claims, barred, frozen)
         target = build(inputs, claims, admission, routes)
-        promised = admission.served or admission.classes or inputs.ours
+        promised = admission.served or admission.classes or inputs.ours or gives_back
         default = inputs.masks[DEFAULT_GROUP]
         if not promised and not any(mask & inputs.cache_ways[cache].reserved for cache, mask in default.items()):
             return admission, target, ()

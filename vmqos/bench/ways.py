@@ -28,7 +28,7 @@ NO_WAYS = CapacityBitmask()
 LIMBO = 30.0
 """Seconds to wait for an RMID: one that was used lately is free again only when its data have left the cache."""
 
-_NAME = re.compile(rf"{re.escape(BENCH_PREFIX)}(\d+)-([0-9a-f]+)")
+_NAME = re.compile(rf"{re.escape(BENCH_PREFIX)}([0-9]{{1,9}})-([0-9a-f]{{1,16}})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 from vmqos.cli import command_list, exceptions
+from vmqos.cli.common.help_text import fail_if_not_printed
 from vmqos.cli.completion.command import Complete
 from vmqos.version import version as vmqos_version
 from vmqos.visible_text import make_visible, neutralise
@@ -48,6 +49,7 @@ class VmqosApp(App):
         """Add the options that all commands share."""
         # Without allow_abbrev=False a command's --log or --no would be taken for --log-file or --no-color.
         parser = super().build_option_parser(description, version, {"allow_abbrev": False, **(argparse_kwargs or {})})
+        fail_if_not_printed(parser)
         for action in parser._actions:
             if isinstance(action, argparse._VersionAction):
                 action.version = f"{self.NAME} {version}"  # cliff takes the name of whatever program runs

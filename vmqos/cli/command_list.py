@@ -14,11 +14,19 @@ import autopage.argparse
 from cliff.app import App
 from cliff.help import HelpCommand, HelpExit
 
+from vmqos.cli.common.help_text import fail_if_not_printed
+
 _INDENT = 2
 
 
 class Help(HelpCommand):
     """Print the help of a command, or list all of them."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Have it fail where its own help can't be printed."""
+        parser = super().get_parser(prog_name)
+        fail_if_not_printed(parser)
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Leave the help of one command to cliff."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from vmqos.pseudo_lock.regions import Host, Lock
     from vmqos.pseudo_lock.vm import Given
 
-_SIZE = re.compile(r"([0-9]+)(?:([KM])(?:i?B)?|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})(?:([KM])(?:i?B)?|B)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
-_CACHE = re.compile(r"[Ll]([23]):([0-9]+)")
+_CACHE = re.compile(r"[Ll]([23]):([0-9]{1,9})")
 
 
 class LockCreate(Details):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INTERRUPT_STATUS = 130
+CLOSED_PIPE_STATUS = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,10 +41,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             print(what_is_missing("vmqos", error), file=sys.stderr)
             return 1
-        return VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
+        try:
+            status = VmqosApp().run(list(sys.argv[1:] if argv is None else argv))
+        except SystemExit as ended:
+            # argparse ends so, after --version and after wrong usage.
+            status = ended.code if isinstance(ended.code, int) else 0
+        return _once_written(status)
     except KeyboardInterrupt:
         # Before there is an application that takes it.
         return INTERRUPT_STATUS
+
+
+def _once_written(status: int) -> int:
+    """The exit status once all of the output is written: a full disk may only show now.
+
+    :param status: the exit status where it can be written.
+    """
+    if sys.stdout.closed:
+        # The pager of help texts does that where the reader of a pipe has left.
+        return status
+    try:
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        status = CLOSED_PIPE_STATUS
+    except OSError as error:
+        if not status:
+            # A command that failed has said why.
+            print(f"vmqos: {error}", file=sys.stderr)
+            status = 1
+    # Python flushes it once more at the end, and would print that this failed.
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return status
 
 
 if __name__ == "__main__":

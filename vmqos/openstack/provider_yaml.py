@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 
 import msgspec
 
+from vmqos import regular_file
 from vmqos.openstack.exceptions import CloudError
 from vmqos.openstack.placement import Inventory
 
@@ -91,8 +92,7 @@ def _read(path: str) -> tuple[str, dict[str, Inventory]]:
     import yaml
 
     try:
-        with open(path, "rb") as file:
-            found = file.read(_LONGEST + 1)
+        found = regular_file.read(path, _LONGEST + 1)
     except FileNotFoundError:
         return "", {}
     if not found:
@@ -122,16 +122,17 @@ def write(path: str, text: str) -> bool:
     """Put the text into the file, which is the old one or the new one at any moment.
 
     :returns: whether the file had another text, or was not there.
-    :raises OSError: if it can't be written.
+    :raises OSError: if it can't be written, or the path is that of something else than a file.
     """
-    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
-        if file.read(len(text) + 1) == text:
+    content = text.encode()
+    with contextlib.suppress(FileNotFoundError):
+        if regular_file.read(path, len(content) + 1) == content:
             return False
     # Nova reads every *.yaml of the directory.
     descriptor, fresh = tempfile.mkstemp(prefix=".vmqos-", dir=os.path.dirname(path) or ".")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(descriptor)
             os.fchmod(descriptor, 0o644)

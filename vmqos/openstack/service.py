@@ -7,7 +7,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,6 +193,7 @@ class Service:
         keystone.register(self._conf, self.section)
         auth = loading.load_auth_from_conf_options(self._conf, self.section)
         session = loading.load_session_from_conf_options(self._conf, self.section, auth=auth)
+        _check_files(_files_of(session))
         session.timeout = session.timeout or TIMEOUT
         session.app_name, session.app_version = "vmqos", version()
         wanted = {} if options.valid_interfaces else {"interface": list(INTERFACES)}
@@ -209,15 +210,17 @@ class Service:
         from keystoneauth1.adapter import Adapter
         from openstack import exceptions as sdk
         from openstack.config import OpenStackConfig
-        from openstack.config.loader import CONFIG_FILES
+        from openstack.config.loader import CONFIG_FILES, SECURE_FILES, VENDOR_FILES
 
         kind = self._service_type
         # The gateway's unit names the copy that systemd made for it, an empty one where there is nothing to copy. The
         # library would take that name together with all other variables, such as a password's, or not at all.
         copy = os.environ.get(CLOUDS_VARIABLE)
+        files = [*CONFIG_FILES, *([copy] if copy else ())]
+        _check_files([*files, *SECURE_FILES, *VENDOR_FILES])
         try:
             region = OpenStackConfig(
-                config_files=[*CONFIG_FILES, *([copy] if copy else ())],
+                config_files=files,
                 load_envvars=False,
                 app_name="vmqos",
                 app_version=version(),
@@ -228,6 +231,7 @@ class Service:
             raise ConfigurationError(f"os_cloud = {cloud}: {error}") from error
         except NOT_OF_ITS_FORM as error:
             raise ConfigurationError(f"os_cloud = {cloud}: clouds.yaml is not of its form: {error}") from error
+        _check_files(_files_of(session))
         session.timeout = session.timeout or TIMEOUT
         return Adapter(
             session,
@@ -254,6 +258,24 @@ class ConnectedService(Service):
 
     def _connect(self) -> Adapter:
         return self._given
+
+
+def _files_of(session: Any) -> list[str]:
+    """The files of certificates and keys that a session's connections read."""
+    certificates = session.cert if isinstance(session.cert, list | tuple) else [session.cert]
+    return [path for path in (session.verify, *certificates) if isinstance(path, str)]
+
+
+def _check_files(paths: Iterable[str]) -> None:
+    """Make sure that no library waits for ever for a file: the open of a FIFO waits for a writer.
+
+    A directory of certificates is one for the library.
+
+    :raises vmqos.conf.exceptions.ConfigurationError: if something else is there.
+    """
+    for path in paths:
+        if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+            raise ConfigurationError(f"{path} is no regular file")
 
 
 def _whole(answer: Any) -> tuple[Any, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.dom import minidom
@@ -17,6 +18,9 @@ from xml.parsers.expat import ExpatError
 from vmqos.hypervisor import bounded_xml, domain_xml, exceptions
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
+
+_CPUS = re.compile(r"\^?([0-9]{1,9})(?:-([0-9]{1,9}))?")
+"""A part of a ``cpuset``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +186,10 @@ def _within(text: str, cpus: frozenset[int]) -> frozenset[int]:
         return cpus
     found = set[int]()
     for part in text.replace(" ", "").split(","):
-        first, dash, last = part.removeprefix("^").partition("-")
-        try:
-            named = range(int(first), int(last if dash else first) + 1)
-        except ValueError as error:
-            raise exceptions.UnreadableDescription(error=f"a cpuset has {part[:40]!r}") from error
+        rule = _CPUS.fullmatch(part)
+        if rule is None:
+            raise exceptions.UnreadableDescription(error=f"a cpuset has {part[:40]!r}")
+        named = range(int(rule[1]), int(rule[2] or rule[1]) + 1)
         members = {cpu for cpu in cpus if cpu in named}
         if part.startswith("^"):
             found.difference_update(members)

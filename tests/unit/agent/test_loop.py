@@ -11,9 +11,11 @@ import errno
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,14 @@ from tools.lab.stalls import Stalls
 from vmqos.agent import loop
 from vmqos.agent.act import monitoring_groups
 from vmqos.agent.observe import flavor_request as wishes
+from vmqos.agent.observe import running_vms
 from vmqos.agent.observe.told_flavors import Found
 from vmqos.agent.remember import announce
+from vmqos.agent.serve.sizes import Sizes
 from vmqos.agent.snapshot import Snapshot
 from vmqos.allocation import PromiseState
-from vmqos.hypervisor import vm_tasks
+from vmqos.hypervisor import exceptions as hypervisor_exceptions
+from vmqos.hypervisor import processes, vm_tasks
 from vmqos.hypervisor.connection import Call
 from vmqos.hypervisor.model import VirtualMachine
 from vmqos.reason import Code
@@ -512,3 +517,75 @@ def test_counters_are_assigned_to_monitoring_groups_that_a_later_pass_makes(
         if len(counted) == calls:
             return
     pytest.fail("an idle pass has nothing to assign")
+
+
+def sized(pid: int) -> dict[str, list[str]]:
+    """A curve as a client tells it."""
+    told = {"pid": f"{pid}", "ways": "2", "at_least": "false", "counted": "true", "steady": "true", "curve": "2:0.5:1"}
+    return {name: [value] for name, value in told.items()}
+
+
+@contextlib.contextmanager
+def not_to_be_looked_at(host: Host, vm: str, trouble: str) -> Iterator[None]:
+    known, read_file = host.libvirt.vms[vm], processes.read_file
+
+    def fail(path: str, *rest: Any, **further: Any) -> bytes:
+        if f"/{known.process.pid}/" in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read_file(path, *rest, **further)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if trouble == "libvirt refuses to describe it":
+            patch.setitem(host.libvirt.broken, vm, hypervisor_exceptions.HypervisorUnreachable(uri="test", error="no"))
+        elif trouble == "libvirt hangs":
+            patch.setattr(running_vms, "LOOK_DEADLINE", 0.01)
+            patch.setitem(host.libvirt.hung, vm, threading.Event())
+        elif trouble == "libvirt knows it no more":
+            patch.delitem(host.libvirt.vms, vm)
+        elif trouble == "libvirt is away":
+            patch.setattr(host.libvirt, "is_connected", False)
+        else:
+            patch.setattr(processes, "read_file", fail)
+        try:
+            yield
+        finally:
+            if vm in host.libvirt.hung:
+                host.libvirt.hung[vm].set()
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "libvirt refuses to describe it",
+        "libvirt hangs",
+        "libvirt knows it no more",
+        "libvirt is away",
+        "/proc does not tell of its process",
+    ],
+)
+def test_what_is_remembered_of_a_vm_stays_while_it_can_not_be_looked_at(
+    host: Host, trouble: str, everything: bool
+) -> None:
+    """A counter that goes back is a restart to Prometheus, and a curve takes minutes to be found again."""
+    vm = host.serve(TWO)
+    sizes = Sizes(lambda: host.agent.snapshot)
+    sizes.take(vm, sized(host.libvirt.vms[vm].process.pid))
+    promised = [0.0]
+
+    def look() -> None:
+        host.agent._on_change(None if everything else vm)
+        host.agent.run_passes()
+        spent = host.agent.snapshot.vms[vm].time
+        assert spent is not None and [one["uuid"] for one in sizes.told()["sizes"]] == [vm]
+        promised.append(spent.promised_until(time.monotonic()))
+
+    look()
+    with not_to_be_looked_at(host, vm, trouble):
+        for _ in range(3):
+            look()
+    look()
+    assert promised == sorted(promised) and promised[1] > 0
+    host.libvirt.shut_off(vm)
+    host.settle()
+    assert vm not in host.agent.snapshot.vms and not sizes.told()["sizes"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.host import CLASS, NOT_GUARDED, OWN, SHARED, Host, MakeHost
+from tests.unit.agent.starting import MakeStart, Start
 from tests.unit.eventually import eventually
 from vmqos import allocation
 from vmqos.agent.act import monitoring_groups
@@ -281,6 +282,82 @@ def group_refused(host: Host, name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host.resctrl, "before", refuse)
         yield
+
+
+def test_ways_that_were_taken_for_a_group_that_can_not_be_made_are_given_back_once_its_vm_waits(host: Host) -> None:
+    before, vm = host.mask(""), host.boot(OWN)
+    with group_refused(host, vm_group(vm)):
+        host.run()
+        assert host.mask("") != before, "the kernel refuses the step after that one"
+        for _ in range(3):
+            host.settle()
+            assert host.told(vm).state is PENDING and host.told(vm).reason.code is Code.REFUSED
+            assert host.mask("") == before
+            host.clock += 60.0
+            host.run()
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is KEPT and host.mask(vm_group(vm)) == "3"
+
+
+@pytest.mark.parametrize("ends", ["before the next pass", "after it"])
+def test_ways_that_were_taken_for_a_group_that_can_not_be_made_are_given_back_once_its_vm_ends(
+    host: Host, ends: str
+) -> None:
+    before, vm = host.mask(""), host.boot(OWN)
+    with group_refused(host, vm_group(vm)):
+        host.run()
+        if ends == "after it":
+            host.run()
+        host.libvirt.shut_off(vm)
+        host.settle()
+    assert host.mask("") == before
+    # Where no VM has a promise, the default group is the operator's.
+    host.resctrl.write("schemata", "L3:0=1f")
+    for everything in (False, True):
+        host.run(everything=everything)
+    assert host.mask("") == "1f"
+
+
+def test_ways_that_were_taken_for_the_group_of_a_start_that_failed_are_given_back(
+    host: Host, starts: list[Start]
+) -> None:
+    before, start = host.mask(""), MakeStart(host, starts)(OWN)
+    host.settle()
+    with group_refused(host, start.group):
+        start.announce()
+        assert host.mask("") != before
+    # It fails for another reason, too, so that no pass finds the VM.
+    host.settle()
+    assert host.mask("") == before and not host.groups()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_ways_of_a_vm_whose_group_another_program_removed_are_given_back_once_it_ends(
+    host: Host, is_refused: bool
+) -> None:
+    before, vm = host.mask(""), host.boot(OWN)
+    host.settle()
+    host.restart()
+    host.settle()
+    host.resctrl.rmdir(vm_group(vm))
+    if is_refused:
+        with group_refused(host, vm_group(vm)):
+            host.settle()
+    host.libvirt.shut_off(vm)
+    host.settle()
+    assert host.mask("") == before and not host.groups()
+
+
+def test_a_vm_that_never_got_anything_has_the_default_group_left_as_the_operator_made_it(host: Host) -> None:
+    host.resctrl.write("schemata", "L3:0=1f")
+    vm = host.boot({"hw:cache_ways": "11"})
+    host.settle()
+    assert host.told(vm).state is PENDING and host.mask("") == "1f"
+    host.libvirt.shut_off(vm)
+    host.settle()
+    host.run(everything=True)
+    assert host.mask("") == "1f"
 
 
 def test_a_class_whose_ways_the_kernel_refuses_again_asks_for_no_pass_after_the_other(host: Host) -> None:

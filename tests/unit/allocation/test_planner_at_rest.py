@@ -62,6 +62,22 @@ class TestIdle:
         kernel.masks[""] = {0: 0x1F}
         assert look(kernel, []) == Plan()
 
+    @pytest.mark.parametrize("reserved", [0, 0x3])
+    @pytest.mark.parametrize("foreign", [0, 0x700])
+    def test_but_what_an_agent_took_from_the_default_group_is_given_back_at_once_and_once(
+        self, reserved: int, foreign: int
+    ) -> None:
+        kernel, policy = Kernel(machine(11, (0, 1))), Policy(reserved_ways=CapacityBitmask(reserved))
+        kernel.masks[""] = {0: 0x1C, 1: 0x7C}
+        if foreign:
+            kernel.masks["other"] = {0: foreign, 1: foreign}
+        assert look(kernel, [], policy) == Plan()
+        all_of_it = 0x7FF & ~reserved & ~foreign
+        found = plan(kernel.capabilities, kernel.layout(), [], policy, gives_back=True)
+        assert found.prepare == (WriteMasks("", ways({0: all_of_it, 1: all_of_it})),) and not found.retire
+        follow(kernel, [], policy, found)
+        assert plan(kernel.capabilities, kernel.layout(), [], policy, gives_back=True) == Plan()
+
     def test_but_reserved_ways_are_taken_from_the_default_group_at_once_and_once(self) -> None:
         policy = Policy(reserved_ways=CapacityBitmask(0x3))
         kernel = Kernel(machine(11, (0, 1)))

@@ -132,7 +132,8 @@ def test_a_groups_name_tells_what_it_holds(cache: int, bits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [VM, "vmqos.shared-ways2", "vmqos.bench-0", "vmqos.bench-0-xyz", "x.vmqos.bench-0-f", ""]
+    "name",
+    [VM, "vmqos.shared-ways2", "vmqos.bench-0", "vmqos.bench-0-xyz", "vmqos.bench-\u0661-f", "x.vmqos.bench-0-f", ""],
 )
 def test_no_other_group_is_taken_for_one_of_an_experiment(name: str) -> None:
     assert Loan.of_group(name) is None

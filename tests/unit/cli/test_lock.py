@@ -29,6 +29,9 @@ def test_a_size_is_bytes_or_has_a_unit(text: str, count: int) -> None:
     [
         (("--cache", "L2:1", "--size", "0"), "a number with K or M"),
         (("--cache", "L2:1", "--size", "1G"), "a number with K or M"),
+        (("--cache", "L2:1", "--size", "256\u212a"), "a number with K or M"),
+        (("--cache", "L2:1", "--size", "1" * 5000), "a number with K or M"),
+        (("--cache", f"L2:{'1' * 5000}", "--size", "4K"), "such as L2:1"),
         (("--cache", "L2:1", "--size", "-4K"), "expected one argument"),
         (("--cache", "L1:0", "--size", "4K"), "such as L2:1"),
         (("--cache", "3", "--size", "4K"), "such as L2:1"),

@@ -197,6 +197,22 @@ def test_each_way_of_printing_says_by_its_status_that_the_pipe_was_closed(agent:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command", ["--help", "--version", "help", "help lock create", "vm list --help", "vm list", "vm show web-1"]
+)
+def test_each_way_of_printing_fails_in_one_line_where_nothing_can_be_written(
+    agent: FakeAgent, command: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *command.split()], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"vmqos: [Errno 28] No space left on device\n")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
     ("command", "status"), [("vm list", 0), ("vm list -f json", 0), ("vm show nobody", 1), ("size web-1", 1)]

@@ -86,6 +86,20 @@ def test_nothing_is_left_where_the_file_can_not_be_put(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["vmqos.yaml"]
 
 
+def test_what_is_no_file_is_told_at_once_and_left_as_it_is(tmp_path: Path) -> None:
+    """The open of a FIFO waits for a writer, and a device that is replaced is gone."""
+    fifo, link = tmp_path / "fifo.yaml", tmp_path / "link.yaml"
+    os.mkfifo(fifo)
+    link.symlink_to(os.devnull)
+    for path in (str(fifo), str(link)):
+        with pytest.raises(OSError, match="it is no regular file"):
+            provider_yaml.write(path, "a")
+        with pytest.raises(OSError, match="it is no regular file"):
+            provider_yaml.reserve(path)
+    assert fifo.is_fifo() and link.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["fifo.yaml", "link.yaml"]
+
+
 def test_what_is_reserved_keeps_its_totals_and_loses_its_traits(tmp_path: Path) -> None:
     path = tmp_path / "vmqos.yaml"
     told = Capacity(ways=9, longest=9, classes=15, traits=frozenset({"CUSTOM_VMQOS_L3_CAT"}))

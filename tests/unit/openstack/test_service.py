@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -224,6 +225,27 @@ def test_a_clouds_yaml_of_another_form_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv(CLOUDS_VARIABLE, str(copy))
     with pytest.raises(exceptions.NotLoggedIn, match=r"\[placement\].*os_cloud = lab.*clouds\.yaml"):
         service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26")
+
+
+def test_a_clouds_yaml_or_a_certificate_that_is_a_fifo_is_named_and_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fifo, copy = tmp_path / "fifo", tmp_path / "clouds.yaml"
+    os.mkfifo(fifo)
+    monkeypatch.setenv(CLOUDS_VARIABLE, str(fifo))
+    told = f"{fifo} is no regular file"
+    with pytest.raises(exceptions.NotLoggedIn, match=told):
+        service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26")
+    monkeypatch.setenv(CLOUDS_VARIABLE, str(copy))
+    endpoint = "https://127.0.0.1:1"
+    for files in (f"cacert: {fifo}", f"cert: {fifo}", f"cert: {copy}, key: {fifo}"):
+        copy.write_text(f"clouds: {{lab: {{auth_type: none, placement_endpoint_override: '{endpoint}', {files}}}}}")
+        with pytest.raises(exceptions.NotLoggedIn, match=told):
+            service(tmp_path, "os_cloud = lab\n").ask("GET", "/", "1.26")
+    login = f"auth_type = admin_token\ntoken = x\nendpoint = {endpoint}\n"
+    for files in (f"cafile = {fifo}\n", f"certfile = {copy}\nkeyfile = {fifo}\n"):
+        with pytest.raises(exceptions.NotLoggedIn, match=told):
+            service(tmp_path, f"{login}{files}").ask("GET", "/", "1.26")
 
 
 def test_a_password_with_a_plain_dollar_is_explained_and_not_told(tmp_path: Path) -> None:

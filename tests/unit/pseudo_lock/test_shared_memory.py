@@ -75,7 +75,19 @@ def test_where_there_is_no_such_device_nothing_is_taken_out(xml: str) -> None:
     assert shared_memory.without_memory(xml, MEMORY.path) is None
 
 
-@pytest.mark.parametrize("xml", ["", "<nix/>", "<domain><name>x</name></domain>"])
+def pinned_to(cpus: str) -> str:
+    return f"<domain type='kvm'><vcpu cpuset='{cpus}'>1</vcpu></domain>"
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "",
+        "<nix/>",
+        "<domain><name>x</name></domain>",
+        *map(pinned_to, ("1_0", "\u0661", "0-1_0", "+1", "-1", "1-", "x")),
+    ],
+)
 def test_what_is_no_domain_xml_is_told(xml: str) -> None:
     with pytest.raises(exceptions.UnreadableDescription):
         shared_memory.pins_within(xml, frozenset({0}))

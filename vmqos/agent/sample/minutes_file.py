@@ -24,6 +24,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
+from vmqos import regular_file
 from vmqos.agent.sample.history import EXECUTED, PACKAGES, SERIES
 from vmqos.agent.sample.minutes import DAY, MOST_VMS, PackedMinutes, PackedTrack
 from vmqos.agent.sample.piece import HOUR, Piece, PieceFile, Stored, content_of, length_of, width
@@ -58,8 +59,9 @@ def write(path: str, minutes: PackedMinutes) -> None:
     From then on the pieces are in the file alone. One that the last file has, and that can't be read there, is zeros
     in this one, which is no piece.
 
-    :raises OSError: if it can't be written.
+    :raises OSError: if it can't be written, or if the path is that of a device or the like.
     """
+    regular_file.check_replaceable(path)
     fresh = f"{path}.new"
     with suppress(FileNotFoundError):
         os.unlink(fresh)

@@ -10,6 +10,9 @@ import argparse
 import re
 from collections.abc import Callable
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_DECIMAL = re.compile(r"-?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})")
+"""Python itself reads more: blanks around a number, ``_`` in it, and the digits of every script."""
 _SIZE = re.compile(r"(\d{1,20})\s*([KMG]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -22,10 +25,9 @@ def whole_number(least: int) -> Callable[[str], int]:
 
     def check(text: str) -> int:
         allowed = f"a whole number from {least} up is allowed"
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number: {allowed}") from None
+        if not _WHOLE.fullmatch(text):
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number: {allowed}")
+        value = int(text)
         if value < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}: {allowed}")
         return value
@@ -41,11 +43,9 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
 
     def check(text: str) -> float:
         allowed = f"a number of seconds from {least:g} to {most:g} is allowed"
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number: {allowed}") from None
-        # This refuses "nan" too.
+        if not _DECIMAL.fullmatch(text):
+            raise argparse.ArgumentTypeError(f"{text!r} is no number: {allowed}")
+        value = float(text)
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"{text} is too short or too long: {allowed}")
         return value

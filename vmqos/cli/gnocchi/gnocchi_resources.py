@@ -43,6 +43,9 @@ class Merge(Documented):
         from vmqos.cli.gnocchi import resource_definitions as definitions
 
         path = Path(parsed_args.file)
+        if parsed_args.write and path.exists() and not path.is_file():
+            # What comes by a FIFO may be shown, and there is nothing to change.
+            raise exceptions.UnusableFile(path=path, problem="it is no regular file")
         before = _read(path)
         wanted = definitions.metrics_of(resources.files("vmqos.cli").joinpath(FRAGMENT).read_text("utf-8"))
         try:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from oslo_config import cfg
 
+from vmqos import regular_file
 from vmqos.daemon.backoff import Backoff
 from vmqos.daemon.log_once import LogOnce
 from vmqos.daemon.worker import Worker
@@ -70,8 +71,7 @@ class PositionFile:
     def read(self) -> Position:
         """The position that was kept; one before all events where there is none, or none that can be read."""
         try:
-            with self._path.open("rb") as file:
-                found = json.loads(file.read(LONGEST_POSITION))
+            found = json.loads(regular_file.read(str(self._path), LONGEST_POSITION))
             epoch, number = found["epoch"], found["number"]
         except FileNotFoundError:
             return Position()

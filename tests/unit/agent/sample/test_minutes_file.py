@@ -229,6 +229,15 @@ def too_large(path: Path) -> None:
         file.truncate(LONGEST + 1)
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """An agent that runs as root could put its file in the place of /dev/null."""
+    path = tmp_path / "minutes"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="it is no regular file"):
+        minutes_file.write(str(path), past())
+    assert path.is_fifo() and os.listdir(tmp_path) == ["minutes"]
+
+
 @pytest.mark.parametrize(
     "make", [too_large, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/etc/passwd"), lambda path: None]
 )

@@ -190,7 +190,22 @@ def test_events_after_a_number_are_told() -> None:
     assert len(events(api, "after=2&epoch=other&wait=30")[1]["events"]) == 2, "there is something to tell at once"
 
 
-@pytest.mark.parametrize("query", ["after=-1", "after=x", "wait=nan", "wait=inf", "wait=-1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "after=-1",
+        "after=x",
+        "wait=nan",
+        "wait=inf",
+        "wait=-1",
+        "wait=1e999",
+        "after=1_0",
+        "after=%201",
+        "after=%D9%A1",
+        "after=%2B1",
+        f"after={'1' * 5000}",
+    ],
+)
 def test_a_number_of_events_or_seconds_that_can_not_be_is_refused(query: str) -> None:
     status, told = events(logging_api()[0], query)
     assert status == "400 Bad Request" and "can't be" in told["error"]

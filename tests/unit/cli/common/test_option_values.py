@@ -9,18 +9,20 @@ from vmqos.cli.common.option_values import seconds, size, whole_number
 
 
 def test_numbers_that_are_allowed_are_taken() -> None:
-    assert [whole_number(0)(text) for text in ("0", "17")] == [0, 17]
-    assert [seconds(0.1, 60)(text) for text in ("0.1", "2", "60")] == [0.1, 2.0, 60.0]
+    assert [whole_number(0)(text) for text in ("0", "17", "017")] == [0, 17, 17]
+    assert [seconds(0.1, 60)(text) for text in ("0.1", ".5", "2", "3.", "60")] == [0.1, 0.5, 2.0, 3.0, 60.0]
 
 
-@pytest.mark.parametrize("text", ["abc", "", "1.5", "0x10", "-1"])
+@pytest.mark.parametrize("text", ["abc", "", "1.5", "0x10", "-1", "1_0", " 1", "+1", "\u0661", "1" * 5000])
 def test_what_is_no_whole_number_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="a whole number from 0 up is allowed") as refused:
         whole_number(0)(text)
     assert text in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["abc", "", "1s", "nan", "inf", "0", "-3", "61"])
+@pytest.mark.parametrize(
+    "text", ["abc", "", "1s", "nan", "inf", "0", "-3", "61", "1_0", " 1", "+1", "\u0661", "1" * 5000]
+)
 def test_what_is_no_length_of_time_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"a number of seconds from 0\.1 to 60 is allowed") as refused:
         seconds(0.1, 60)(text)
@@ -32,7 +34,7 @@ def test_sizes_have_units(text: str, value: int) -> None:
     assert size("4K", "16G")(text) == value
 
 
-@pytest.mark.parametrize("text", ["much", "", "1.5M", "-4K", "9" * 5000, "4095", "17G"])
+@pytest.mark.parametrize("text", ["much", "", "1_0M", "\u0661M", "64\u212a", "1.5M", "-4K", "9" * 5000, "4095", "17G"])
 def test_what_is_no_size_that_is_allowed_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no size|is not between 4K and 16G"):
         size("4K", "16G")(text)

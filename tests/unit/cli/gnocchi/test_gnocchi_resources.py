@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -67,3 +68,10 @@ def test_a_file_that_can_not_be_merged_is_one_line_on_stderr(
     assert (ran.status, ran.out) == (1, "")
     assert len(ran.err.splitlines()) == 1
     assert problem in ran.err
+
+
+def test_what_is_no_file_is_not_waited_for_where_it_is_to_be_changed(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    ran = run("gnocchi-resources", "merge", str(tmp_path / "fifo"), "--write")
+    assert (ran.status, ran.out) == (1, "") and "it is no regular file" in ran.err
+    assert (tmp_path / "fifo").is_fifo()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,6 +323,13 @@ def test_a_file_that_has_no_position_is_told_and_all_events_are_news(
     path.write_text(text, encoding="latin-1")
     assert PositionFile(str(path)).read() == Position()
     assert "may be sent again" in caplog.text
+
+
+def test_a_fifo_in_the_place_of_the_position_holds_nothing_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "position.json"
+    os.mkfifo(path)
+    assert PositionFile(str(path)).read() == Position()
+    assert "it is no regular file" in caplog.text
 
 
 def test_a_position_that_can_not_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
