@@ -142,6 +142,16 @@ def test_a_group_that_outlives_its_vm_makes_no_series(scrape):
     assert not [sample for sample in found.samples if sample.labels.get("uuid") == "gone"]
 
 
+def test_no_counter_of_a_vm_goes_back_when_a_trial_on_it_ends(scrape):
+    scrape(snapshot(vm((7, 1000, 600), generation="b+a")))
+    found = scrape(snapshot(vm((7, 900, 550), generation="a")))
+    assert found.value("vmqos_vm_memory_traffic_bytes_total", uuid="u", cache="0") == 1000
+    for scope, moved in (("local", 600), ("remote", 400)):
+        by_scope = {"uuid": "u", "cache": "0", "scope": scope}
+        assert found.value("vmqos_vm_memory_traffic_by_scope_bytes_total", **by_scope) == moved
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope="total") == 1000
+
+
 def test_the_promise_is_told_with_its_state_ways_and_size(scrape):
     found = scrape(snapshot(vm((4096, 100, 60))))
     assert found.value("vmqos_vm_state", **WHO, state="kept", reason="") == 1
