@@ -144,13 +144,13 @@ class HostCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Ask, and yield the metrics."""
-        told = self._ask()
+        told, moved = self._ask(), dict[str, Traffic]()
         if told.telemetry is not None:
+            moved = dict(self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"]))
             vms = self._left.update(told.telemetry["vms"])
             told = replace(told, telemetry={**told.telemetry, "vms": dict(vms)})
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
         remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
-        moved = self._default_group.update(told.telemetry["host"]["caches"]) if told.telemetry is not None else {}
         yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
