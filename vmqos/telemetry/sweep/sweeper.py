@@ -37,6 +37,8 @@ _HOST_NUMBER = 0
 """The default group is the first to be read."""
 _GROUP = "group "
 """What the key of a control group that is no VM's begins with."""
+_IN_DEFAULT_GROUP = f"{groups.MON_GROUPS}/"
+"""What the directory of a monitoring group of the default group begins with."""
 _REST = " rest"
 """What the key of a VM's second group has behind the VM's UUID."""
 
@@ -435,7 +437,7 @@ class _Mounted:
                     reader.carried,
                     carried.carry(reader.carried, before.counts.values(earlier), counts.values(number), traffic),
                 )
-                if not target.place.control and reader.carried is not then:
+                if target.place.directory.startswith(_IN_DEFAULT_GROUP) and reader.carried is not then:
                     host.carried = carried.more(host.carried, then, reader.carried)
         return {number: reader.carried for number, reader in enumerate(readers) if reader.carried}
 

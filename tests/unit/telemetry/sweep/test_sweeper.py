@@ -441,6 +441,16 @@ def test_a_vms_bytes_go_on_when_it_has_its_turn_again_and_the_hosts_do_not_fall_
     assert sweeper.sweep().host.totals[TOTAL] == Reading(hosts + 20)
 
 
+def test_what_a_vm_on_trial_left_in_its_class_is_not_carried_to_the_default_group(tree, sweeper):
+    tree.control("vmqos.shared-ways2", "3")
+    tree.control(f"vmqos.{ONE}", "600")
+    left = tree.vm(ONE, "vmqos.shared-ways2", mbm_total_bytes=1000)
+    tree.set(tree.root, TOTAL, 30)
+    assert sweeper.sweep().host.totals[TOTAL] == Reading(60)
+    tree.set(left, TOTAL, "Unassigned")
+    assert sweeper.sweep().host.totals[TOTAL] == Reading(60)
+
+
 def test_a_class_is_told_without_its_vms_while_one_of_them_has_no_counter(tree, make_sweeper):
     tree.control("vmqos.shared-ways2", "3")
     tree.vm(ONE, "vmqos.shared-ways2", mbm_total_bytes="Unassigned")
