@@ -195,12 +195,25 @@ def read_counters(fs: Filesystem, group: str = "") -> tuple[Counters, ...]:
     return (*caches, *packages)
 
 
+def is_cache(name: str) -> bool:
+    """Whether a directory of ``mon_data`` with that name counts for a cache."""
+    return _CACHE.fullmatch(name) is not None
+
+
+def nodes(names: Sequence[str]) -> dict[str, int]:
+    """The sub-NUMA nodes that a cache's directory has directories of, by these directories' names.
+
+    :param names: what is in the cache's directory.
+    """
+    return {name: int(match[1]) for name in names if (match := _NODE.fullmatch(name))}
+
+
 def _of_cache(fs: Filesystem, group: str, name: str, cache: int) -> list[Counters]:
     path = join(MON_DATA, name)
     names = fs.listdir(group, path)
-    nodes = {found: int(match[1]) for found in names if (match := _NODE.fullmatch(found))}
-    found = [Counters(Source(cache), path, tuple(sorted(set(names) - nodes.keys())))]
-    for directory, node in nodes.items():
+    of_nodes = nodes(names)
+    found = [Counters(Source(cache), path, tuple(sorted(set(names) - of_nodes.keys())))]
+    for directory, node in of_nodes.items():
         below = join(path, directory)
         found.append(Counters(Source(cache, node), below, tuple(sorted(fs.listdir(group, below)))))
     return found

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -71,6 +72,9 @@ _WHY = {
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.EBUSY: "another program has taken the counters",
 }
+
+_LONGEST_STAT = 4096
+"""Bytes of a process's ``stat``, which has some hundred."""
 
 ListTasks = Callable[[], Collection[int]]
 
@@ -211,6 +215,7 @@ class Counts:
     :ivar known: ``False`` where nothing can be told: no thread was counted for any of that time.
     :ivar share: of the time for which the threads ran, the share for which they had the processor's counters, 0 to 1;
         below 1, the counts are estimates. ``None`` where they did not run.
+    :ivar seconds: since the last counts that were known, or since the counting began: these are of so long a time.
     """
 
     cycles: int
@@ -219,6 +224,20 @@ class Counts:
     misses: int
     known: bool
     share: float | None = field(default=None, compare=False)
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process that is counted.
+
+    :ivar started: when it was started (:func:`_started`): a later one may have its PID.
+    :ivar known_at: when its counts were last known, by the monotonic clock.
+    """
+
+    started: bytes
+    tasks: CountedTasks
+    known_at: float
 
 
 class HardwareEvents:
@@ -230,14 +249,14 @@ class HardwareEvents:
 
     def __init__(self, events: tuple[Event, Event, Event, Event] = HARDWARE) -> None:
         self._events = events
-        self._processes: dict[int, CountedTasks] = {}
+        self._processes: dict[int, _Process] = {}
         descriptors.raise_limit()
         self.unavailable = why_not(events).text
 
     def close(self) -> None:
         """Stop counting."""
         while self._processes:
-            self._processes.popitem()[1].close()
+            self._processes.popitem()[1].tasks.close()
 
     def read(self, pids: Iterable[int]) -> Mapping[int, Counts]:
         """What each process did since the last call, by PID; a process that is gone is left out.
@@ -247,12 +266,12 @@ class HardwareEvents:
         if self.unavailable:
             return {}
         found = {}
-        wanted = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-        for pid in self._processes.keys() - set(wanted):
-            self._processes.pop(pid).close()
-        for pid in wanted:
+        wanted = {pid: started for pid in pids if (started := _started(pid))}
+        for pid in [pid for pid, known in self._processes.items() if wanted.get(pid) != known.started]:
+            self._processes.pop(pid).tasks.close()
+        for pid, started in wanted.items():
             try:
-                found[pid] = self._read(pid)
+                found[pid] = self._read(pid, started)
             except FileNotFoundError:
                 continue
             except (TasksKeepComing, TooManyTasks):
@@ -263,20 +282,35 @@ class HardwareEvents:
                 return {}
         return found
 
-    def _read(self, pid: int) -> Counts:
-        counted = self._processes.get(pid)
+    def _read(self, pid: int, started: bytes) -> Counts:
+        counted, now = self._processes.get(pid), time.monotonic()
         if counted is None:
             listed = f"/proc/{pid}/task"
-            self._processes[pid] = CountedTasks(lambda: [int(name) for name in os.listdir(listed)], self._events)
+            tasks = CountedTasks(lambda: [int(name) for name in os.listdir(listed)], self._events)
+            self._processes[pid] = _Process(started, tasks, now)
             return Counts(0, 0, 0, 0, False)
         try:
-            grown = counted.grown()
+            grown = counted.tasks.grown()
         except TasksKeepComing:
-            self._processes.pop(pid).close()
+            self._processes.pop(pid).tasks.close()
             raise
         cycles, instructions, references, misses = grown.counts
         share = min(1.0, grown.running / grown.enabled) if grown.enabled else None
-        return Counts(cycles, instructions, references, misses, known=bool(share) or share is None, share=share)
+        if share == 0.0:
+            # Others have the counters. The next growth makes up for this time.
+            return Counts(0, 0, 0, 0, False, share)
+        seconds, counted.known_at = now - counted.known_at, now
+        return Counts(cycles, instructions, references, misses, True, share, seconds)
+
+
+def _started(pid: int) -> bytes:
+    """When the process of a PID was started, in ticks since boot; empty where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            # A thread's name may have blanks and brackets (proc_pid_stat(5)).
+            return file.read(_LONGEST_STAT).rpartition(b")")[2].split()[19]
+    except (OSError, IndexError):
+        return b""
 
 
 def _refused(error: OSError) -> HardwareEventsError:

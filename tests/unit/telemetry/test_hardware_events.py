@@ -6,11 +6,13 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.telemetry import fake_perf
 from tests.unit.telemetry.fake_perf import FakePerf
+from vmqos.telemetry import hardware_events
 from vmqos.telemetry.exceptions import HardwareEventsError, HardwareEventsRefused, NoFilesLeft, TasksKeepComing
 from vmqos.telemetry.hardware_events import (
     CountedTasks,
@@ -160,6 +162,35 @@ def test_counts_are_not_known_while_others_have_the_counters(perf: FakePerf) -> 
     events.read([ME])
     perf.says |= dict.fromkeys(perf.tasks, (10, 0, 0, 0, 0, 0))
     assert not events.read([ME])[ME].known
+
+
+def test_what_is_made_up_for_is_of_all_the_time_since_it_was_last_known(
+    perf: FakePerf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([100.0, 102.0, 104.0, 106.0])
+    monkeypatch.setattr(hardware_events, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    events = HardwareEvents()
+    events.read([ME])
+    for said in ((20, 0, 0, 0, 0, 0), (30, 0, 0, 0, 0, 0)):
+        perf.says |= dict.fromkeys(perf.tasks[:1], said)
+        assert not events.read([ME])[ME].known
+    perf.says |= dict.fromkeys(perf.tasks[:1], (40, 10, 5, 4, 3, 2))
+    found = events.read([ME])[ME]
+    assert (found, found.seconds) == (Counts(20, 16, 12, 8, True), 6.0)
+
+
+def test_a_process_that_has_the_pid_of_an_earlier_one_is_counted_from_its_beginning(
+    perf: FakePerf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = iter([b"17", b"17", b"99", b"99"])
+    monkeypatch.setattr(hardware_events, "_started", lambda pid: next(started))
+    events = HardwareEvents()
+    events.read([ME])
+    assert events.read([ME])[ME].known
+    of_earlier_one = perf.descriptors
+    assert not events.read([ME])[ME].known
+    assert perf.descriptors == of_earlier_one, "those of the earlier one are closed"
+    assert events.read([ME])[ME].known
 
 
 @pytest.mark.parametrize(

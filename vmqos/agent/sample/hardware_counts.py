@@ -122,7 +122,7 @@ class _Vm:
 
     :ivar tasks: what counts it; ``None`` while that is not so.
     :ivar placed: the tasks that the last pass knew, as they were the last time.
-    :ivar read_at: when it was last read, by the monotonic clock.
+    :ivar read_at: from when on its next growth is, by the monotonic clock.
     :ivar asleep: what was found of it last, where its tasks did not run since the look before.
     :ivar trouble: why it is not counted.
     :ivar due: when to try again.
@@ -428,8 +428,11 @@ def _counted(vm: _Vm, now: float, grown: Growth) -> VmCounts:
     :param now: when it was read, by the monotonic clock.
     :param grown: how much that is since the last time.
     """
-    seconds, vm.read_at = max(now - vm.read_at, 1e-6), now
     enabled, running, counts = grown
+    seconds = max(now - vm.read_at, 1e-6)
+    if running or not enabled:
+        # Where others had the counters all the time, the next growth makes up for it, and so is of a longer time.
+        vm.read_at = now
     if not enabled:
         if vm.asleep is None:
             vm.asleep = VmCounts(vm.since, vm.counts, tuple(map(float, counts)))

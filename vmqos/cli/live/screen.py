@@ -97,6 +97,19 @@ def _behind_sequence(raw: bytes) -> bytes:
     return rest
 
 
+def _readable(descriptors: Sequence[int], seconds: float | None = None) -> list[int]:
+    """Wait until there is something to read from any of these, or until its other end is gone; which those are.
+
+    ``select`` would refuse descriptors from 1024 on, and whoever looks at many VMs has more files open than that.
+
+    :param seconds: how long to wait at most; ``None``: for ever.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if seconds is None else 1000 * seconds)]
+
+
 class Screen:
     """The terminal as long as the block of :meth:`open` runs.
 
@@ -169,7 +182,7 @@ class Screen:
         :raises SystemExit: after SIGTERM.
         """
         sources = [self._wake_read] if self._keyboard is None else [self._wake_read, self._keyboard]
-        ready, _, _ = select.select(sources, [], [])
+        ready = _readable(sources)
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
         if self._ended_by == signal.SIGINT:
@@ -179,7 +192,7 @@ class Screen:
         if self._keyboard is None or self._keyboard not in ready:
             return []
         raw = os.read(self._keyboard, 1024)
-        if raw.endswith(b"\x1b") and select.select([self._keyboard], [], [], ESCAPE_PAUSE)[0]:
+        if raw.endswith(b"\x1b") and _readable([self._keyboard], ESCAPE_PAUSE):
             raw += os.read(self._keyboard, 1024)
         return parse_keys(raw) if raw else ["q"]
 

@@ -177,7 +177,9 @@ def _looks(look: Callable[[], Frame], delay: float, count: int) -> Iterator[Fram
     yield frame
     number = 1
     while number != count:
-        due += delay
+        # After a look that took long, or a time in which this process was stopped or nobody read from the pipe, none is
+        # made up for: looks without a pause between them would tell of moments.
+        due = max(due + delay, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
         yield look()
         number += 1

@@ -58,7 +58,6 @@ class Source:
         self._make_events = make_events
         self._events: HardwareEvents | None = None
         self._before: Snapshot | None = None
-        self._counted_at = 0.0
         self._known: dict[str, Row] = {}
         self._rest = Rest()
 
@@ -137,14 +136,12 @@ class Source:
     def _count(self, frame: Frame, pids: Mapping[str, int], why_not_the_agent: str) -> Frame:
         if self._events is None:
             self._events = self._make_events()
-        now = time.monotonic()
         counted = self._events.read(pids.values())
-        seconds, self._counted_at = now - self._counted_at, now
         if self._events.unavailable:
             uncounted = tuple(replace(row, ipc=_NOT_COUNTED, misses=_NOT_COUNTED) for row in frame.rows)
             note = _no_events(why_not_the_agent or self._events.unavailable)
             return replace(frame, rows=uncounted, notes=(*frame.notes, note))
-        rows = tuple(_with_events(row, counted.get(pids[row.uuid]), seconds) for row in frame.rows)
+        rows = tuple(_with_events(row, counted.get(pids[row.uuid])) for row in frame.rows)
         return replace(frame, rows=rows, notes=(*frame.notes, *_estimates(rows)))
 
     def _look_at_resctrl(self, why: str) -> Frame:
@@ -203,13 +200,13 @@ def _with_agents_events(row: Row, told: contract.VmHardwareEvents | None) -> Row
     return replace(row, ipc=ipc, misses=Reading(misses), share=told["share"])
 
 
-def _with_events(row: Row, counts: Counts | None, seconds: float) -> Row:
+def _with_events(row: Row, counts: Counts | None) -> Row:
     if counts is None or not counts.known:
         unknown = Reading.none(Missing.VANISHED if counts is None else Missing.NO_PREVIOUS)
         return replace(row, ipc=unknown, misses=unknown)
     # A VM that executed nothing has no instructions per cycle.
     ipc = Reading(counts.instructions / counts.cycles) if counts.cycles else Reading.none(Missing.UNAVAILABLE)
-    return replace(row, ipc=ipc, misses=Reading(counts.misses / seconds), share=counts.share)
+    return replace(row, ipc=ipc, misses=Reading(counts.misses / max(counts.seconds, 1e-6)), share=counts.share)
 
 
 def _row(vm: contract.Vm, names: Mapping[str, str], telemetry: contract.Telemetry | None) -> Row:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from prometheus_client.core import (
@@ -28,6 +29,7 @@ from vmqos.gateway.health import OpenStackHealth
 from vmqos.gateway.metrics import old_names
 from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
+from vmqos.gateway.metrics.left_groups import LeftGroups
 from vmqos.gateway.metrics.remote import RemoteCounters
 from vmqos.gateway.metrics.rising import Key, RisingCounters
 from vmqos.gateway.metrics.rows import Counter, Gauge, Rows
@@ -128,6 +130,7 @@ class HostCollector(Collector):
         self._ask = ask
         self._old_metrics = old_metrics
         self._labels = _VmLabels(old_metrics)
+        self._left = LeftGroups()
         self._remote = RemoteCounters()
         self._rising = RisingCounters()
         self._energy = RisingCounters(from_zero=True)
@@ -141,10 +144,13 @@ class HostCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Ask, and yield the metrics."""
-        told = self._ask()
+        told, moved = self._ask(), dict[str, Traffic]()
+        if told.telemetry is not None:
+            moved = dict(self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"]))
+            vms = self._left.update(told.telemetry["vms"])
+            told = replace(told, telemetry={**told.telemetry, "vms": dict(vms)})
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
         remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
-        moved = self._default_group.update(told.telemetry["host"]["caches"]) if told.telemetry is not None else {}
         yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vmqos.gateway.metrics.left_groups import are_of_one_vm
 from vmqos.local_api import contract
 
 
@@ -16,21 +17,30 @@ class RemoteCounters:
     """
 
     def __init__(self) -> None:
-        self._highest: dict[tuple[str, str, str], float] = {}
+        self._last: dict[tuple[str, str], tuple[str, float, float, float]] = {}
+        """The VM's generation, both counters, and what was told, by UUID and cache id."""
 
     def update(self, vms: Mapping[str, contract.VmTelemetry]) -> Mapping[tuple[str, str], float]:
         """The counters by UUID and cache id, where there are numbers; those of VMs that are gone are forgotten.
 
         :param vms: by UUID.
         """
-        found, highest = {}, {}
+        found, last = {}, {}
         for uuid, vm in vms.items():
             for cache, counts in vm["caches"].items():
-                key = uuid, vm["generation"], cache
+                key, generation = (uuid, cache), vm["generation"]
                 total, local = counts["mbm_total_bytes"], counts["mbm_local_bytes"]
-                known = self._highest.get(key, 0)
+                known = self._last.get(key)
+                if known is not None and not are_of_one_vm(known[0], generation):
+                    known = None
                 if total is not None and local is not None:
-                    known = found[uuid, cache] = max(total - local, known)
-                highest[key] = known
-        self._highest = highest
+                    # One of the two that is less than it was began anew, and so did the other: the agent was started
+                    # anew where VMs take turns to be counted, or the operator has changed what is counted.
+                    goes_on = known is not None and total >= known[1] and local >= known[2]
+                    highest = known[3] if known is not None and goes_on else 0.0
+                    found[key] = max(total - local, highest)
+                    known = generation, total, local, found[key]
+                if known is not None:
+                    last[key] = known
+        self._last = last
         return found

@@ -37,6 +37,8 @@ _HOST_NUMBER = 0
 """The default group is the first to be read."""
 _GROUP = "group "
 """What the key of a control group that is no VM's begins with."""
+_IN_DEFAULT_GROUP = f"{groups.MON_GROUPS}/"
+"""What the directory of a monitoring group of the default group begins with."""
 _REST = " rest"
 """What the key of a VM's second group has behind the VM's UUID."""
 
@@ -305,6 +307,7 @@ class _Mounted:
         self._readers: dict[str, GroupReader] = {}
         self._steady: Sequence[GroupReader] | None = None
         self._domains: frozenset[tuple[str, int]] | None = None
+        self._divided: frozenset[str] = frozenset()
         self._domains_id = ""
         self._shape = Shape(())
         self._cpus: Mapping[int, int] = {}
@@ -350,14 +353,16 @@ class _Mounted:
         return Columns(tuple(self._numbers), self._steady, cast(Any, caches))
 
     def _look_at_machine(self) -> None:
-        """Find out what is counted, again whenever caches come or go: their last CPU may be taken offline."""
-        domains = _domains(self.fs)
+        """Find out what is counted, again whenever caches or parts of them come or go: their last CPU goes offline."""
+        domains = _domains(self.fs, self._divided)
         if domains != self._domains:
             self._drop(set(self._readers))
+            domains = _domains(self.fs)
             self._capabilities = info.read_capabilities(self.fs)
             self._shape = Shape(monitoring.read_counters(self.fs) if domains else (), self._nodes)
             self._cpus = {} if self._simulated else reading_cpus.by_cache()
             self._domains = domains
+            self._divided = frozenset(name.partition("/")[0] for name, _ in domains if "/" in name)
             self._domains_id = "-".join(f"{inode:x}" for _, inode in sorted(domains))
 
     def _aim(self, listing: Listing, held: Mapping[str, Held]) -> None:
@@ -435,7 +440,7 @@ class _Mounted:
                     reader.carried,
                     carried.carry(reader.carried, before.counts.values(earlier), counts.values(number), traffic),
                 )
-                if not target.place.control and reader.carried is not then:
+                if target.place.directory.startswith(_IN_DEFAULT_GROUP) and reader.carried is not then:
                     host.carried = carried.more(host.carried, then, reader.carried)
         return {number: reader.carried for number, reader in enumerate(readers) if reader.carried}
 
@@ -500,16 +505,23 @@ class _Mounted:
         )
 
 
-def _domains(fs: Filesystem) -> frozenset[tuple[str, int]]:
+def _domains(fs: Filesystem, divided: frozenset[str] | None = None) -> frozenset[tuple[str, int]]:
     """What there is to count, by name and inode number; nothing where nothing is counted.
 
     A cache that goes offline takes its counters' beginnings along: when it is back, in directories made anew, a group's
-    counter may show what others have moved before.
+    counter may show what others have moved before. So does a sub-NUMA node, whose directory comes and goes alone
+    (``mon_rmdir_one_subdir`` in fs/resctrl/rdtgroup.c).
+
+    :param divided: the directories in which to look for nodes: a cache that has none has none later; ``None``: all.
     """
     try:
         names = fs.listdir(monitoring.MON_DATA)
     except exceptions.Vanished:
         return frozenset()
+    for name in [one for one in names if (monitoring.is_cache(one) if divided is None else one in divided)]:
+        with suppress(exceptions.Vanished):
+            nodes = monitoring.nodes(fs.listdir(monitoring.MON_DATA, name))
+            names = [*names, *(join(name, node) for node in nodes)]
     found = set()
     for name in names:
         with suppress(OSError):

@@ -1,9 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import io
+import os
+import resource
+from collections.abc import Iterator
+
 import pytest
 
-from vmqos.cli.live.screen import parse_keys
+from vmqos.cli.live.screen import Screen, parse_keys
+from vmqos.cli.show.terminal import Terminal
+
+
+@pytest.fixture
+def many_open() -> Iterator[int]:
+    """More files are open than ``select`` can tell of; the number of the last one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while opened[-1] < 1024:
+            opened.append(os.dup(opened[0]))
+        yield opened[-1]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_screen_waits_also_where_more_than_a_thousand_files_are_open(
+    many_open: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    screen = Screen(io.StringIO(), Terminal(False, 80))
+    with screen.open():
+        screen.wake()
+        assert screen.wait() == []
 
 
 @pytest.mark.parametrize(

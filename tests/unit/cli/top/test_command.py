@@ -10,6 +10,7 @@ import json
 import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from tests.unit.cli.conftest import Run
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent
 from tests.unit.telemetry import fake_perf
+from vmqos.cli.top import command
+from vmqos.cli.top.data import Frame
 from vmqos.conf.exceptions import NotReadable
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\nsecond line"
@@ -310,6 +313,25 @@ def test_it_is_the_last_look_that_counts(agent: FakeAgent, run: Run) -> None:
     answers = [examples.health() | OLD, examples.health()]
     agent.answers["/v1/health"] = lambda query: ("200 OK", json.dumps(answers.pop(0)).encode())
     assert run("top", "-n", "2", "-d", "0.1", "-f", "json").status == 0
+
+
+def test_after_a_time_in_which_it_was_stopped_looks_have_pauses_between_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, looked_at = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def look() -> Frame:
+        looked_at.append(now[0])
+        return Frame(0.0, 0.0, "agent", ())
+
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    for _ in command._looks(look, 2.0, 5):
+        if len(looked_at) == 2:
+            now[0] += 3600.0
+    assert looked_at == [0.0, 2.0, 3602.0, 3604.0, 3606.0]
 
 
 @pytest.mark.parametrize("health", [{}, None, "text", examples.health() | {"stale": ["moon"], "ages": None}])

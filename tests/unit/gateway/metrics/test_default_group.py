@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
+from vmqos.local_api import contract
 
 
 def counts(total: float | None, local: float | None) -> dict[str, float | None]:
@@ -39,6 +41,32 @@ def test_a_cache_that_is_gone_is_forgotten_and_each_cache_is_its_own() -> None:
     traffic.update({"0": counts(1000.0, 400.0), "1": counts(5.0, 5.0)})
     assert traffic.update({"1": counts(9.0, 7.0)}) == {"1": Traffic(4.0, 2.0, 2.0)}
     assert traffic.update({"0": counts(2000.0, 400.0), "1": counts(9.0, 7.0)})["0"] == Traffic(0.0, 0.0, 0.0)
+
+
+def vm(group: str, total: float | None, generation: str = "1") -> contract.VmTelemetry:
+    found: contract.VmTelemetry = cast(Any, {"group": group, "generation": generation})
+    return {**found, "caches": {"0": counts(total, total)}}
+
+
+def test_a_vm_that_comes_out_of_its_class_brings_nothing_that_it_moved_there() -> None:
+    traffic = DefaultGroupTraffic()
+    traffic.update({"0": counts(1000.0, 400.0)}, {"u": vm("class", 5000.0), "other": vm("", 7.0)})
+    # The sum has all of it, and what the VM and others have moved since is a hundredth of that.
+    assert traffic.update({"0": counts(6060.0, 5460.0)}, {"u": vm("", 5010.0)})["0"] == Traffic(50.0, 50.0, 0.0)
+    assert traffic.update({"0": counts(6090.0, 5470.0)}, {"u": vm("", 5020.0)})["0"] == Traffic(80.0, 60.0, 20.0)
+
+
+def test_what_a_vm_brings_is_not_told_either_where_it_is_not_known() -> None:
+    traffic = DefaultGroupTraffic()
+    traffic.update({"0": counts(1000.0, 400.0)}, {"u": vm("class", 5000.0)})
+    assert traffic.update({"0": counts(6000.0, 5400.0)}, {"u": vm("", None)})["0"] == Traffic(0.0, 0.0, 0.0)
+    assert traffic.update({"0": counts(6030.0, 5410.0)}, {"u": vm("", 5020.0)})["0"] == Traffic(30.0, 10.0, 20.0)
+
+
+def test_a_vm_whose_counters_begin_anew_in_the_default_group_takes_nothing_away() -> None:
+    traffic = DefaultGroupTraffic()
+    traffic.update({"0": counts(1000.0, 400.0)}, {"u": vm("vmqos.u", 5000.0)})
+    assert traffic.update({"0": counts(1050.0, 450.0)}, {"u": vm("", 40.0, "2")})["0"] == Traffic(50.0, 50.0, 0.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), min_size=2, max_size=20))

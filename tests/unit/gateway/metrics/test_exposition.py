@@ -142,6 +142,26 @@ def test_a_group_that_outlives_its_vm_makes_no_series(scrape):
     assert not [sample for sample in found.samples if sample.labels.get("uuid") == "gone"]
 
 
+def test_a_vm_that_comes_out_of_its_class_is_no_burst_of_the_default_group(new_scrape):
+    def look(group, moved, hosts):
+        counts = {event: Reading(hosts) for event in EVENTS}
+        return snapshot(vm((7, moved, moved), group=group), host=replace(HOST, caches={0: counts}))
+
+    new_scrape(look("vmqos.shared-ways2", 10**12, 1000))
+    found = new_scrape(look("", 10**12 + 5, 10**12 + 1010))
+    assert found.value("vmqos_default_group_memory_traffic_bytes_total", cache="0") == 5
+
+
+def test_no_counter_of_a_vm_goes_back_when_a_trial_on_it_ends(scrape):
+    scrape(snapshot(vm((7, 1000, 600), generation="b+a")))
+    found = scrape(snapshot(vm((7, 900, 550), generation="a")))
+    assert found.value("vmqos_vm_memory_traffic_bytes_total", uuid="u", cache="0") == 1000
+    for scope, moved in (("local", 600), ("remote", 400)):
+        by_scope = {"uuid": "u", "cache": "0", "scope": scope}
+        assert found.value("vmqos_vm_memory_traffic_by_scope_bytes_total", **by_scope) == moved
+    assert found.value("vmqos_vm_memory_bytes_total", **WHO, cache="0", scope="total") == 1000
+
+
 def test_the_promise_is_told_with_its_state_ways_and_size(scrape):
     found = scrape(snapshot(vm((4096, 100, 60))))
     assert found.value("vmqos_vm_state", **WHO, state="kept", reason="") == 1

@@ -49,6 +49,19 @@ def test_a_group_that_was_made_anew_begins_anew():
     assert counters.update(told(vm((0, 5, 3), generation="2"))) == {("u", "0"): 2}
 
 
+def test_counters_that_begin_anew_in_the_same_group_begin_anew_here_too():
+    counters = RemoteCounters()
+    counters.update(told(vm((0, 1000, 600))))
+    assert counters.update(told(vm((0, 5, 3)))) == {("u", "0"): 2}, "not 400 until as much is moved again"
+    assert counters.update(told(vm((0, 25, 13)))) == {("u", "0"): 12}
+
+
+def test_a_vm_that_leaves_one_of_two_groups_goes_on():
+    counters = RemoteCounters()
+    counters.update(told(vm((0, 100, 60), generation="b+a")))
+    assert counters.update(told(vm((0, 100, 61), generation="a"))) == {("u", "0"): 40}
+
+
 def test_a_vm_that_is_gone_is_forgotten():
     counters = RemoteCounters()
     counters.update(told(vm((0, 100, 60))))

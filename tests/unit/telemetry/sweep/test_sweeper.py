@@ -383,6 +383,28 @@ def test_nodes_are_read_when_asked_for_and_the_caches_stay_the_sums(tmp_path_fac
     assert make_sweeper(tree).sweep().vms[ONE].nodes == {}
 
 
+@pytest.mark.parametrize("keep_open", [True, False])
+def test_a_node_that_goes_offline_and_comes_back_takes_no_other_counter_along(
+    tmp_path_factory, make_sweeper, keep_open
+):
+    tree = Tree(tmp_path_factory.mktemp("snc"), nodes=2)
+    group, gone = tree.vm(ONE, mbm_total_bytes=30), tmp_path_factory.mktemp("gone")
+    sweeper = make_sweeper(tree, nodes=True, keep_open=keep_open)
+    first = sweeper.sweep().vms[ONE]
+    assert sweeper.sweep().vms[ONE].generation == first.generation
+    node = "mon_data/mon_L3_00/mon_sub_L3_01"
+    for where in (group, tree.root):
+        (where / node).rename(gone / where.name)
+    without = sweeper.sweep().vms[ONE]
+    assert (without.totals[TOTAL], without.nodes[0].keys()) == (Reading(60), {0})
+    assert without.generation != first.generation, "the cache's sums are without what the node had counted"
+    for where in (group, tree.root):
+        shutil.copytree(gone / where.name, where / node)
+    again = sweeper.sweep().vms[ONE]
+    assert (again.totals[TOTAL], again.nodes[0].keys()) == (Reading(60), {0, 1})
+    assert again.generation not in (first.generation, without.generation)
+
+
 def test_a_control_group_that_is_no_vms_is_read_when_asked_for_without_the_vms_in_it(tree, make_sweeper):
     own, shared = tree.control(f"vmqos.{ONE}", "600"), tree.control("vmqos.shared-ways2", "3")
     foreign = tree.control("another program's", "c")
@@ -439,6 +461,16 @@ def test_a_vms_bytes_go_on_when_it_has_its_turn_again_and_the_hosts_do_not_fall_
     tree.remove(other)
     tree.set(tree.root, TOTAL, 4000)
     assert sweeper.sweep().host.totals[TOTAL] == Reading(hosts + 20)
+
+
+def test_what_a_vm_on_trial_left_in_its_class_is_not_carried_to_the_default_group(tree, sweeper):
+    tree.control("vmqos.shared-ways2", "3")
+    tree.control(f"vmqos.{ONE}", "600")
+    left = tree.vm(ONE, "vmqos.shared-ways2", mbm_total_bytes=1000)
+    tree.set(tree.root, TOTAL, 30)
+    assert sweeper.sweep().host.totals[TOTAL] == Reading(60)
+    tree.set(left, TOTAL, "Unassigned")
+    assert sweeper.sweep().host.totals[TOTAL] == Reading(60)
 
 
 def test_a_class_is_told_without_its_vms_while_one_of_them_has_no_counter(tree, make_sweeper):
