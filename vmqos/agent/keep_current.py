@@ -245,12 +245,16 @@ def of_failed(
             # It may be another class than its flavor asks for, which could not be made.
             stays = group_names.class_request(control) or stays
         return replace(whole, wants=stays) if stays is not None and had else None
-    default = resctrl.group(DEFAULT_GROUP)
+    default, given = resctrl.group(DEFAULT_GROUP), granted.get(group.name, {})
     if control == group.name and default is not None and _is_for_class(wants):
         # Its flavor asks for a class now, which could not be made.
-        kept = of_its_own(resctrl, record.uuid, group, default, granted.get(group.name, {}))
+        kept = of_its_own(resctrl, record.uuid, group, default, given)
         return replace(kept, arrival=whole.arrival) if kept is not None else None
-    there = whole.caches & group.masks.keys()
+    # Where nothing was granted to it, it may have the default group's mask still, as where it could not run until now.
+    nothing = {
+        cache for cache, ways in given.items() if not ways and default is not None and _shares(group, default, cache)
+    }
+    there = frozenset(whole.caches & group.masks.keys() - nothing)
     if control is None:
         # Where the VM's tasks are is not known: it may be such a group.
         there = frozenset(cache for cache in there if not _is_first_mask(resctrl, group, cache, wants))
@@ -262,6 +266,12 @@ def of_failed(
     held, held_on = _all_of(_with_limits(resctrl, group, has))
     held = replace(held, policy=wants.policy)
     return replace(whole, wants=held, wants_on=held_on) if extra_specs.asks_for(held) else None
+
+
+def _shares(group: Group, default: Group, cache: int) -> bool:
+    """Whether a group has ways of the default group on a cache."""
+    mask, other = group.masks.get(cache), default.masks.get(cache)
+    return mask is not None and other is not None and mask.overlaps(other)
 
 
 def _is_for_class(wants: CacheRequest) -> bool:
@@ -284,7 +294,7 @@ def _is_first_mask(resctrl: ResctrlState, group: Group, cache: int, wants: Cache
     :param wants: what the VM's flavor asks for.
     """
     default, mask = resctrl.group(DEFAULT_GROUP), group.masks[cache]
-    if default is None or cache not in default.masks or not mask.overlaps(default.masks[cache]):
+    if default is None or not _shares(group, default, cache):
         return False
     capabilities = resctrl.capabilities
     resource = capabilities.l2 if caches.level(cache) == 2 else capabilities.l3

@@ -80,6 +80,18 @@ def test_a_vm_that_came_to_another_cache_as_something_failed_keeps_what_it_had(
     assert found.wants_on == ({1: CacheRequest(ways=asked_there)} if asked_there != 4 else {})
 
 
+def test_a_vm_that_moved_to_another_cache_as_something_failed_asks_for_no_ways_that_it_was_not_granted() -> None:
+    known = wanting()
+    assert known.resctrl is not None
+    every = CapacityBitmask(0x7FF)
+    groups = tuple(replace(group, masks={**group.masks, 1: every}) for group in known.resctrl.layout.groups)
+    known = replace(known, resctrl=replace(known.resctrl, layout=Layout(groups)))
+    known = with_record(known, observed=replace(known.vms[UUID].observed, cpus=frozenset({2})))
+    assert known.resctrl is not None
+    asked = planner_requests.make(known.resctrl, known.vms.values(), known.topology, {UUID}, {GROUP: {0: 4, 1: 0}})
+    assert asked == [], "the whole cache that its group shows is the default group's"
+
+
 def test_a_vm_for_which_something_failed_keeps_each_limit_where_it_is() -> None:
     known = wanting()
     assert known.resctrl is not None
