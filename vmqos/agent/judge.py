@@ -93,13 +93,13 @@ def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allo
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
     # The kernel gives a new group ways that other groups have too. Those are no grant: not in the pass that makes the
     # group, and not in a later one, whatever became of the mask, if the VM was in another group until now.
-    is_there = last is not None and last.group == given.group
-    others = [default.masks] if group.owner is not Owner.CLASS else []
-    if group.owner is Owner.CLASS or not is_there:
-        others += _ways_of_other_vms(now, plan, default, given.group)
-    is_own = not any(_overlap(held, masks) for masks in others)
-    if held and is_own and given.group not in created(plan):
-        splits = {cache: group.splits[cache] for cache in given.splits if cache in group.splits}
+    is_class, is_there = group.owner is Owner.CLASS, last is not None and last.group == given.group
+    others = _ways_of_other_vms(now, plan, default, given.group) if is_class or not is_there else ()
+    is_free = not any(_overlap(held, masks) for masks in others)
+    # On a cache that came online, each group has all ways until the plan was carried out.
+    held = {cache: mask for cache, mask in held.items() if is_class or not _overlap({cache: mask}, default.masks)}
+    if held and is_free and given.group not in created(plan):
+        splits = {cache: group.splits[cache] for cache in held if cache in given.splits and cache in group.splits}
         return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits | further, splits=splits)
     return Allocation(PromiseState.PENDING, reason=given.reason)
 

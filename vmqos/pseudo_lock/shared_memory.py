@@ -19,7 +19,7 @@ from vmqos.hypervisor import bounded_xml, domain_xml, exceptions
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 
-_CPUS = re.compile(r"\^?([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_CPUS = re.compile(r"\^?([0-9]{1,18})(?:-([0-9]{1,18}))?")
 """A part of a ``cpuset``."""
 
 

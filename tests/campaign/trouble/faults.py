@@ -152,5 +152,4 @@ FAULTS: Mapping[Callable[[Patch], None], Kind] = {
     a_start_breaks_the_agent: Kind.FAULT,
     a_start_is_taken_for_one_on_other_cpus: Kind.OVERLAP,
     a_vm_that_comes_is_moved_before_its_memory: Kind.OVERLAP,
-    a_vm_is_thrown_out_of_its_group: Kind.UNSERVED,
 }

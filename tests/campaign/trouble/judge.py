@@ -34,7 +34,7 @@ class Judge:
         self._had: dict[object, str] = {}
         """The groups that gave VMs something before the pass, by the VM's process."""
         self._agent: object = None
-        """The agent that began the pass, if it had made one before."""
+        """The agent that began the pass."""
         self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
         self._judge.foreign = host.foreign
         host.troubled.after = self.after
@@ -76,14 +76,14 @@ class Judge:
     # Before and after each pass.
 
     def before_pass(self) -> None:
-        """Note which VMs have something of their own or of a class, where they can run."""
-        self._had, groups = {}, self.host.troubled.groups()
-        self._agent = self.host.agent if self.host.agent.health.passes else None
+        """Note which VMs have something of their own or of a class where they can run, and are told so."""
+        self._had, groups, rows = {}, self.host.troubled.groups(), self._rows()
+        self._agent = self.host.agent
         for vm in self.host.vms.values():
             # Where a CLOSID has to be freed first, a VM gives its class up before its next group can be made.
             if not groups or len(groups) >= self._closids or vm.pid not in vm.promised_tasks():
                 continue
-            if not (name := self._place(vm)):
+            if not (name := self._place(vm)) or vm.uuid not in rows or rows[vm.uuid]["group"] != name:
                 continue
             caches = self.host.troubled.reach(vm.promised_cpus())
             differs = any(groups[name].masks.get(cache) != groups[""].masks.get(cache) for cache in caches)
@@ -121,8 +121,7 @@ class Judge:
             is_refused = row["state"] == "pending" and row["reason_code"] == "refused"
             is_known = self._agent is self.host.agent and vm.wants is not None
             if had and is_known and is_refused and not self._place(vm):
-                # It asks for something still, so it keeps what it has until it has something else. An agent that was
-                # only just started may not know of it.
+                # It asks for something still, so it keeps what it has until it has something else.
                 self._note(Kind.UNSERVED, f"{vm.group} has lost what it had in {had}", row["reason"])
             if (
                 row["state"] == "kept"

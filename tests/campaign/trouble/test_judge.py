@@ -146,6 +146,28 @@ def test_it_is_noticed_that_what_a_vm_has_is_taken_for_what_it_was_promised(
     assert all("is told to have all" in violation.text for violation in judge.violations)
 
 
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_it_is_noticed_that_a_vm_has_lost_its_class_before_it_has_another_group(
+    host: Host, monkeypatch: Patch, is_planted: bool
+) -> None:
+    if is_planted:
+        faults.a_vm_is_thrown_out_of_its_group(monkeypatch)
+    judge, real = Judge(host), host.troubled.before
+    host.run(2)
+    host.list_vm(vm := host.new_vm({**OWN, "hw:cache_policy": "shared"}))
+    host.run(2)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "mkdir" and path == vm.group:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        real(operation, path)
+
+    monkeypatch.setattr(host.troubled, "before", refuse)
+    host.change_flavor(vm, OWN)
+    host.run()
+    assert [violation.kind for violation in judge.violations] == ([Kind.UNSERVED] if is_planted else [])
+
+
 def test_a_vm_may_have_fewer_ways_for_a_while_if_the_operator_takes_those_of_io_back(host: Host) -> None:
     judge = Judge(host)
     host.reload(GIVES_IO_WAYS)
