@@ -125,11 +125,30 @@ def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_f
     known.note(refused, TWO)
     assert known.by_provider(without="") == {node: {server: TWO}}
     clock.now = recent.UNCLAIMED
-    before = len(asked.paths)
-    assert known.by_provider(without="") == {node: {server: TWO}}
-    assert len(asked.paths) == before
+    asked.paths.clear()
+    for _ in range(2):
+        assert known.by_provider(without="") == {node: {server: TWO}}
+    assert asked.paths == [f"/allocations/{refused}"]
     clock.now = recent.REMEMBERED
     assert known.by_provider(without="") == {}
+
+
+@pytest.mark.parametrize("asked_at_once", [False, True])
+def test_a_server_is_found_though_the_next_request_comes_when_nova_has_long_claimed(
+    placement: Placement, known: Recent, clock: Clock, asked_at_once: bool
+) -> None:
+    """Its image may take minutes to come, and until then nothing else tells of the server.
+
+    :param asked_at_once: whether another request came between the filter's answer and Nova's claim.
+    """
+    node, server = placement.bare_node(), str(uuid4())
+    known.note(server, TWO)
+    if asked_at_once:
+        assert known.by_provider(without="") == {}
+    claim(placement, node, server=server)
+    placement.claimed([server])
+    clock.now = 2 * recent.UNCLAIMED
+    assert known.by_provider(without="") == {node: {server: TWO}}
 
 
 def test_no_more_servers_are_remembered_than_allowed(
