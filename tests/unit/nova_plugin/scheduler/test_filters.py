@@ -420,6 +420,25 @@ def test_a_flavor_that_can_not_be_understood_fits_nowhere_and_the_log_says_why(
     assert "allowed only together with hw:cache_ways" in message
 
 
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"resources1:VCPU": "1", "resources2:MEMORY_MB": "64"},
+        {"hw:cpu_policy": "dedicated", "resources1:MEMORY_MB": "64"},
+    ],
+    ids=["all numbered", "all but CPUs that are its own"],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_flavor_may_take_nothing_beside_its_numbered_request_groups(
+    cloud: Cloud, placement: Placement, passes: Any, specs: dict[str, str], hosts: int
+) -> None:
+    able = [cloud.host(placement.compute_node(traits=(L3_CAT, SHARED_ROOM))) for _ in range(hosts)]
+    unable = cloud.host(placement.compute_node(traits=()))
+    asked = request({**SHARED, **specs, "group_policy": "none"})
+    assert passes(able, asked) == able
+    assert passes([*able, unable], asked) == able
+
+
 def test_without_placement_no_promise_is_made_and_the_log_says_why(
     cloud: Cloud, placement: Placement, caplog: pytest.LogCaptureFixture
 ) -> None:
