@@ -213,6 +213,29 @@ def test_servers_without_a_promise_and_those_at_rest_are_not_looked_up(
     assert moves.read_from_cell(cloud.cell) == {}
 
 
+def test_the_migrations_of_all_servers_that_wait_to_be_confirmed_are_read_at_once(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = [Move(cloud, TWO, FOUR) for _ in range(3)]
+    for move in each:
+        move.is_at(status="finished", task=None, vm=vm_states.RESIZED, arrived=True)
+    failed = {"instance_uuid": each[0].server.uuid, "migration_type": "resize", "status": "error"}
+    objects.Migration(cloud.context, **failed).create()
+    read, asked = objects.MigrationList.get_by_filters, list[Any]()
+
+    def get_by_filters(context: Any, filters: Any) -> Any:
+        asked.append(filters)
+        return read(context, filters)
+
+    monkeypatch.setattr(objects.MigrationList, "get_by_filters", get_by_filters)
+    found = moves.read_from_cell(cloud.cell)
+    assert len(asked) == 1
+    for move in each:
+        for host, ways in ((move.source, 2), (move.target, 4)):
+            told = found[host.host, host.nodename]
+            assert {uuid: one.taken.amount for uuid, one in told.items()} == {move.server.uuid: Amount(ways, 1)}
+
+
 def test_the_database_is_asked_once_in_a_while(cloud: Cloud, option: Any) -> None:
     option("vmqos", inventory_lifetime=10)
     asked: list[str] = []
