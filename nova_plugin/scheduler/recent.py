@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,9 @@ is not forgotten before Placement was asked after that time: the next request ma
 ASKED_AGAIN = 60.0
 """Seconds after which Placement is asked anew where a server is that its host does not tell of. Where a build fails,
 Nova's conductor claims on another host, and asks no scheduler (``build_instances`` of nova.conductor.manager)."""
+
+MOST_ASKED_ANEW = 20
+"""For how many servers Placement is asked before that time where a request finds no room; each is a question."""
 
 MOST = 1000
 """How many servers are remembered at most; the oldest are forgotten first."""
@@ -113,6 +117,24 @@ class Recent:
                 elif known.has_come:
                     del found[host.uuid][server]
         return found
+
+    def outdate(self, hosts: Iterable[Any], age: float) -> bool:
+        """Have it asked anew where servers are that these hosts wait for; whether that is older for any of them.
+
+        Such a server may have come and gone between two requests, so that its host was never seen to tell of it.
+
+        :param hosts: HostStates.
+        :param age: seconds.
+        """
+        now, nodes = self._clock(), {host.uuid for host in hosts}
+        with self._lock:
+            awaited = [
+                known for known in self._servers.values() if not (known.has_come or nodes.isdisjoint(known.providers))
+            ]
+        older = sorted((known for known in awaited if now - known.asked_at > age), key=lambda known: known.asked_at)
+        for known in older[:MOST_ASKED_ANEW]:
+            known.asked_at = -math.inf
+        return bool(older)
 
     def _find(self, servers: Mapping[str, _Server]) -> None:
         try:

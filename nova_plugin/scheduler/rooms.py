@@ -136,6 +136,7 @@ class Rooms:
         is_old = self.inventory.outdate(question.of(spec_obj, hosts, demand), ANEW_AFTER)
         if not demand.placement:
             is_old |= self.promises.outdate(ANEW_AFTER)
+            is_old |= self.recent.outdate(hosts, ANEW_AFTER)
         if not is_old:
             return False
         for host in seen:

@@ -13,6 +13,7 @@ from nova import objects
 from nova_plugin.scheduler import recent
 from nova_plugin.scheduler.demand import Amount, Taken
 from nova_plugin.scheduler.filters import CacheWaysFilter
+from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
@@ -131,6 +132,24 @@ def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_f
     assert asked.paths == [f"/allocations/{refused}"]
     clock.now = recent.REMEMBERED
     assert known.by_provider(without="") == {}
+
+
+def test_a_server_that_came_and_went_between_two_requests_keeps_no_other_one_away(
+    cloud: Cloud, placement: Placement, asked: Asked, clock: Clock
+) -> None:
+    known = Promises(lambda *_: {}, clock)
+    ours = CacheWaysFilter(Rooms(Inventory(lambda: asked, clock), known, Recent(lambda: asked, clock)))
+    node = placement.compute_node(4)
+    server = str(uuid4())
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "3"}, server))
+    claim(placement, node, server=server)
+    clock.now = 0.5
+    assert not ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"})), "it is on its way"
+    clock.now = 3.0
+    assert not ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"})), "it still is"
+    placement.http.delete(f"/allocations/{server}").raise_for_status()
+    clock.now = 6.0
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"}))
 
 
 @pytest.mark.parametrize("asked_at_once", [False, True])
