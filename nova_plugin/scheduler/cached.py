@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -67,6 +68,18 @@ class Cached(Generic[T]):
         if self._answer is not None:
             return self._answer[0]
         raise PlacementFailed(str(self._problem))
+
+    def outdate(self, age: float) -> bool:
+        """Have the answer asked for anew when it is wanted next, if it is older than that; whether it is.
+
+        It is not after a failure, which has its own pause.
+
+        :param age: seconds.
+        """
+        if self._answer is None or self._problem is not None or self._clock() - self._answered <= age:
+            return False
+        self._answered = -math.inf
+        return True
 
     def _renew(self, known: tuple[T] | None) -> None:
         if self._answer is not known:

@@ -68,6 +68,16 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
             passing = [host for host in passing if _keep_candidates(host, taken) or self._refuse(host, without)]
         if wanted.settled:
             return passing
+        found = self._with_room(passing, wanted, spec_obj)
+        if passing and not found and self._rooms.outdate(passing, wanted, spec_obj):
+            # Room that became free a moment ago is not in what is used again for a while.
+            found = self._with_room(passing, wanted, spec_obj)
+        if found and not wanted.placement:
+            self._rooms.note(wanted, spec_obj)
+        return found
+
+    def _with_room(self, passing: list[Any], wanted: Demand, spec_obj: Any) -> list[Any]:
+        """Those of the hosts that have the traits, and room where Placement did not count."""
         able = self._rooms.able(passing, wanted, spec_obj)
         if wanted.traits:
             lacking = f"has not all of {', '.join(sorted(wanted.traits))}"
@@ -86,8 +96,6 @@ class CacheWaysFilter(filters.BaseHostFilter):  # type: ignore[misc]
                 if (free is not None and free.ways >= ways and free.classes >= classes)
                 or self._refuse(host, _lacking(free, wanted))
             ]
-        if passing:
-            self._rooms.note(wanted, spec_obj)
         return passing
 
     @staticmethod

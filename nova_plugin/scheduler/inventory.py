@@ -43,6 +43,13 @@ class Inventory:
         """
         return self._cached(query).get()
 
+    def outdate(self, query: str, age: float) -> bool:
+        """Have a query asked anew when it is wanted next, if its answer is older than that; whether it is.
+
+        :param age: seconds.
+        """
+        return self._cached(query).outdate(age)
+
     def _cached(self, query: str) -> Cached[dict[str, Provider]]:
         with self._lock:
             found = self._answers.get(query)

@@ -58,30 +58,38 @@ Moves = Mapping[Host, Mapping[str, Move]]
 def read_from_cell(cell: str) -> Moves:
     """The servers of a cell that are being moved.
 
+    The migrations that are under way are read at once: hundreds of resizes may wait to be confirmed, and Nova confirms
+    none by itself unless ``resize_confirm_window`` says so.
+
     :param cell: the UUID of the cell whose database has them.
     """
     context = nova_context.get_admin_context()
     mapping = objects.CellMapping.get_by_uuid(context, cell)
     found: dict[Host, dict[str, Move]] = {}
     with nova_context.target_cell(context, mapping) as targeted:
+        servers: dict[str, Any] = {}
         for which in ({"vm_state": vm_states.RESIZED}, {"task_state": list(MOVING)}, {"hidden": True}):
             filters = {**which, "deleted": False}
             for server in objects.InstanceList.get_by_filters(targeted, filters, expected_attrs=["flavor"]):
-                for host, move in _of(targeted, server):
-                    found.setdefault(host, {})[server.uuid] = move
+                if set(_before_and_after(server)) != {demand.NONE_TAKEN}:
+                    servers[server.uuid] = server
+        for uuid, migration in _under_way(targeted).items() if servers else ():
+            if uuid in servers:
+                for host, move in _of(servers[uuid], migration):
+                    found.setdefault(host, {})[uuid] = move
     return found
 
 
-def _of(context: Any, server: Any) -> Iterator[tuple[Host, Move]]:
+def _under_way(context: Any) -> dict[str, Any]:
+    """The newest migration of each server that has one under way, by the server's UUID."""
+    found = objects.MigrationList.get_by_filters(context, {"status": list(UNDER_WAY)})
+    return {migration.instance_uuid: migration for migration in sorted(found, key=lambda one: one.id)}
+
+
+def _of(server: Any, migration: Any) -> Iterator[tuple[Host, Move]]:
     """What a server takes of the hosts that it comes from and goes to."""
     now = _taken(server.flavor)
-    before, after = (_taken(flavor or server.flavor) for flavor in (server.old_flavor, server.new_flavor))
-    if {before, after} == {demand.NONE_TAKEN}:
-        return
-    filters = {"instance_uuid": server.uuid, "status": list(UNDER_WAY)}
-    migration = max(objects.MigrationList.get_by_filters(context, filters), key=lambda one: one.id, default=None)
-    if migration is None:
-        return
+    before, after = _before_and_after(server)
     source = migration.source_compute, migration.source_node
     target = migration.dest_compute, migration.dest_node
     if source == target:
@@ -93,6 +101,12 @@ def _of(context: Any, server: Any) -> Iterator[tuple[Host, Move]]:
     # keeps no class there.
     if not migration.is_live_migration and before.amount != NOTHING:
         yield source, Move(Taken(before.amount))
+
+
+def _before_and_after(server: Any) -> tuple[Taken, Taken]:
+    """What a server takes by the flavor that it comes with, and by the one that it goes with."""
+    before, after = (_taken(flavor or server.flavor) for flavor in (server.old_flavor, server.new_flavor))
+    return before, after
 
 
 def _taken(flavor: Any) -> Taken:

@@ -34,7 +34,7 @@ OPTIONS = [
         help="""
 Seconds for which Placement's answer about the hosts' ways is used again. It is one request for the hosts that the
 server fits on. With 0 the filter and the weigher ask for every scheduling request. So it is with what a cell's database
-tells of servers that are being moved.
+tells of servers that are being moved. Where no host passes by what is older than a second, the filter asks anew.
 """,
     ),
     cfg.IntOpt(

@@ -145,6 +145,17 @@ class Promises:
             for host, promised in zip(hosts, found, strict=True)
         ]
 
+    def outdate(self, age: float) -> bool:
+        """Have it read anew which servers are being moved, where any were and that is older; whether it is of any cell.
+
+        :param age: seconds.
+        """
+        now = self._clock()
+        older = [cell for cell, (read_at, moves) in list(self._moves.items()) if moves and now - read_at > age]
+        for cell in older:
+            self._moves.pop(cell, None)
+        return bool(older)
+
     def _moves_of(self, cells: Iterable[str]) -> dict[Host, Mapping[str, Move]]:
         """What servers of the cells take that are being moved, by host."""
         found: dict[Host, Mapping[str, Move]] = {}

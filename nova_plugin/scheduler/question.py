@@ -44,6 +44,8 @@ def of(spec_obj: Any, hosts: Sequence[Any], demand: Demand) -> str:
         group.in_tree = hosts[0].uuid
     if not demand.settled or any(hint in hints for hint in _ANY_HOSTS):
         asked._limit = None
+    # Placement refuses a group that takes nothing: the flavor may take all from numbered groups.
+    asked.strip_zeros()
     if asked.get_num_of_suffixed_groups() >= 2 and not asked.group_policy:
         asked.group_policy = "none"
     return str(asked.to_querystring())

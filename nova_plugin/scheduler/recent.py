@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,11 +23,15 @@ REMEMBERED = 300.0
 """Seconds for which a server is remembered: until its image is there, its process runs, and the agent has told."""
 
 UNCLAIMED = 10.0
-"""Seconds after which a server without an allocation is forgotten: Nova claims within the request that was filtered."""
+"""Seconds after which a server without an allocation is forgotten: Nova claims within the request that was filtered. It
+is not forgotten before Placement was asked after that time: the next request may come later."""
 
 ASKED_AGAIN = 60.0
 """Seconds after which Placement is asked anew where a server is that its host does not tell of. Where a build fails,
 Nova's conductor claims on another host, and asks no scheduler (``build_instances`` of nova.conductor.manager)."""
+
+MOST_ASKED_ANEW = 20
+"""For how many servers Placement is asked before that time where a request finds no room; each is a question."""
 
 MOST = 1000
 """How many servers are remembered at most; the oldest are forgotten first."""
@@ -40,7 +45,7 @@ class _Server:
     :ivar at: when it passed, in seconds of the clock.
     :ivar before: the UUIDs of the providers that it held something of when it passed.
     :ivar providers: the UUIDs of the providers that Nova claimed from since; empty while that is not known.
-    :ivar asked_at: when these were told, in seconds of the clock.
+    :ivar asked_at: when Placement told these, or that there are none, in seconds of the clock.
     :ivar has_come: whether its host has told of it.
     """
 
@@ -96,7 +101,7 @@ class Recent:
         now = self._clock()
         with self._lock:
             for server, known in list(self._servers.items()):
-                if now - known.at >= (REMEMBERED if known.providers else UNCLAIMED):
+                if now - known.at >= REMEMBERED or _is_unclaimed(known):
                     del self._servers[server]
             servers = {server: known for server, known in self._servers.items() if server != without}
         self._find({server: known for server, known in servers.items() if not known.providers or _is_late(known, now)})
@@ -113,6 +118,24 @@ class Recent:
                     del found[host.uuid][server]
         return found
 
+    def outdate(self, hosts: Iterable[Any], age: float) -> bool:
+        """Have it asked anew where servers are that these hosts wait for; whether that is older for any of them.
+
+        Such a server may have come and gone between two requests, so that its host was never seen to tell of it.
+
+        :param hosts: HostStates.
+        :param age: seconds.
+        """
+        now, nodes = self._clock(), {host.uuid for host in hosts}
+        with self._lock:
+            awaited = [
+                known for known in self._servers.values() if not (known.has_come or nodes.isdisjoint(known.providers))
+            ]
+        older = sorted((known for known in awaited if now - known.asked_at > age), key=lambda known: known.asked_at)
+        for known in older[:MOST_ASKED_ANEW]:
+            known.asked_at = -math.inf
+        return bool(older)
+
     def _find(self, servers: Mapping[str, _Server]) -> None:
         try:
             for server, known in servers.items():
@@ -120,6 +143,10 @@ class Recent:
                 known.asked_at = self._clock()
         except (PlacementFailed, ClientException) as error:
             LOG.debug("It is not known where servers went that were placed a moment ago: %s", error)
+
+
+def _is_unclaimed(known: _Server) -> bool:
+    return not known.providers and known.asked_at >= known.at + UNCLAIMED
 
 
 def _is_late(known: _Server, now: float) -> bool:

@@ -20,6 +20,9 @@ from nova_plugin.scheduler.recent import Recent
 from vmqos.extra_specs import CacheRequest, resources
 from vmqos.extra_specs.resources import SHARED_FULL, SHARED_ROOM
 
+ANEW_AFTER = 1.0
+"""Seconds after which what is known is read anew for a request that finds no room by it."""
+
 _NONE_PROMISED = Promised()
 _SEEN = "vmqos_seen"
 """The attribute of a HostState that keeps what was counted; Nova makes HostStates anew for each request."""
@@ -116,6 +119,29 @@ class Rooms:
             has or _has_class(host, able[host.uuid], demand, classes.get(host.uuid, 0))
             for host, has in zip(hosts, sure, strict=True)
         ]
+
+    def outdate(self, hosts: Sequence[Any], demand: Demand, spec_obj: Any) -> bool:
+        """Forget what was known of these hosts for more than a moment, and what was counted by it; whether it was.
+
+        A host may have been full then, of whatever the flavor takes, and so no part of Placement's answer. Nothing is
+        forgotten for a further server of a request: where it finds no room, Nova gives back what it has claimed for the
+        others, and :class:`~nova_plugin.scheduler.recent.Recent` would count that for a minute.
+
+        :param hosts: HostStates, as :meth:`able` was asked about them.
+        :param spec_obj: the RequestSpec.
+        """
+        seen = [host for host in hosts if hasattr(host, _SEEN)]
+        if any(host.num_instances > getattr(host, _SEEN).servers for host in seen):
+            return False
+        is_old = self.inventory.outdate(question.of(spec_obj, hosts, demand), ANEW_AFTER)
+        if not demand.placement:
+            is_old |= self.promises.outdate(ANEW_AFTER)
+            is_old |= self.recent.outdate(hosts, ANEW_AFTER)
+        if not is_old:
+            return False
+        for host in seen:
+            delattr(host, _SEEN)
+        return True
 
     def note(self, demand: Demand, spec_obj: Any) -> None:
         """Count a server that passed on whatever host Nova chooses for it, until that host tells of it.

@@ -50,6 +50,21 @@ def test_with_no_lifetime_every_question_is_asked(oracle: Oracle) -> None:
     assert [cached.get(), cached.get()] == [1, 2]
 
 
+def test_an_answer_that_does_not_help_is_asked_for_anew_unless_it_is_of_this_moment(oracle: Oracle) -> None:
+    cached = oracle.cached()
+    assert not cached.outdate(1)
+    assert cached.get() == 1
+    oracle.now += 1
+    assert not cached.outdate(1) and cached.get() == 1
+    oracle.now += 0.1
+    assert cached.outdate(1) and [cached.get(), cached.get()] == [2, 2]
+    oracle.works = False
+    oracle.now += 2
+    assert cached.outdate(1) and cached.get() == 2
+    assert not cached.outdate(1) and cached.get() == 2
+    assert oracle.asked == 3
+
+
 def test_after_a_failure_the_last_answer_stays_in_use_and_the_pauses_grow(oracle: Oracle) -> None:
     cached = oracle.cached()
     assert cached.get() == 1

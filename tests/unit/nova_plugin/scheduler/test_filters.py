@@ -14,11 +14,13 @@ from nova import objects
 from nova.scheduler.filters import HostFilterHandler
 from nova.scheduler.host_manager import HostManager
 
+from nova_plugin.scheduler import moves, promises
 from nova_plugin.scheduler.filters import CacheWaysFilter
 from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
+from tests.unit.clock import Clock
 from tests.unit.nova_plugin.clouds import Cloud, Placement, request
 from tests.unit.nova_plugin.scheduler.conftest import Asked
 from vmqos import extra_specs
@@ -89,6 +91,29 @@ def test_each_number_of_ways_is_a_question_of_its_own(
     found = [bool(passes([cloud.host(node)], request(specs))) for specs in (ONE, TWO, FOUR, TWO)]
     assert found == [False, True, False, True]
     assert asked.about_hosts == 3
+
+
+@pytest.mark.parametrize("moment", [1.0, 2.0], ids=["of this moment", "older"])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_room_that_became_free_is_found_though_the_answer_is_used_again_for_a_while(
+    cloud: Cloud, placement: Placement, asked: Asked, clock: Clock, moment: float, hosts: int
+) -> None:
+    """What none of the hosts passes by is read anew, unless it was read this moment."""
+    known = Promises(promises.read_from_cell, clock, moves.read_from_cell)
+    ours = CacheWaysFilter(Rooms(Inventory(lambda: asked, clock), known, Recent(lambda: asked, clock)))
+    nodes = [placement.compute_node(4) for _ in range(hosts)]
+    for node in nodes:
+        placement.allocate(node, ways=4)
+
+    def passing() -> int:
+        return len(ours.filter_all([cloud.host(node) for node in nodes], request(TWO)))
+
+    assert passing() == 0
+    gone = placement._consumers.pop()
+    placement.http.delete(f"/allocations/{gone}").raise_for_status()
+    clock.now += moment
+    assert passing() == (moment > 1)
+    assert asked.about_hosts == 1 + (moment > 1)
 
 
 def test_flavors_without_a_promise_pass_everywhere_and_ask_nothing(
@@ -418,6 +443,25 @@ def test_a_flavor_that_can_not_be_understood_fits_nowhere_and_the_log_says_why(
     (message,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert "flavor c2.cache" in message
     assert "allowed only together with hw:cache_ways" in message
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"resources1:VCPU": "1", "resources2:MEMORY_MB": "64"},
+        {"hw:cpu_policy": "dedicated", "resources1:MEMORY_MB": "64"},
+    ],
+    ids=["all numbered", "all but CPUs that are its own"],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_flavor_may_take_nothing_beside_its_numbered_request_groups(
+    cloud: Cloud, placement: Placement, passes: Any, specs: dict[str, str], hosts: int
+) -> None:
+    able = [cloud.host(placement.compute_node(traits=(L3_CAT, SHARED_ROOM))) for _ in range(hosts)]
+    unable = cloud.host(placement.compute_node(traits=()))
+    asked = request({**SHARED, **specs, "group_policy": "none"})
+    assert passes(able, asked) == able
+    assert passes([*able, unable], asked) == able
 
 
 def test_without_placement_no_promise_is_made_and_the_log_says_why(

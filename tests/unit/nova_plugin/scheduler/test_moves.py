@@ -18,9 +18,13 @@ from nova.db.main import models as main_models
 from nova_plugin.scheduler import moves, promises
 from nova_plugin.scheduler.demand import NOTHING, Amount
 from nova_plugin.scheduler.filters import CacheWaysFilter
+from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
+from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
+from tests.unit.clock import Clock
 from tests.unit.nova_plugin.clouds import Cloud, Placement, flavor, request
+from tests.unit.nova_plugin.scheduler.conftest import Asked
 
 ONE, TWO, FOUR = ({"hw:cache_ways": ways} for ways in "124")
 SHARED = {"hw:cache_ways": "4", "hw:cache_policy": "shared"}
@@ -213,6 +217,29 @@ def test_servers_without_a_promise_and_those_at_rest_are_not_looked_up(
     assert moves.read_from_cell(cloud.cell) == {}
 
 
+def test_the_migrations_of_all_servers_that_wait_to_be_confirmed_are_read_at_once(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = [Move(cloud, TWO, FOUR) for _ in range(3)]
+    for move in each:
+        move.is_at(status="finished", task=None, vm=vm_states.RESIZED, arrived=True)
+    failed = {"instance_uuid": each[0].server.uuid, "migration_type": "resize", "status": "error"}
+    objects.Migration(cloud.context, **failed).create()
+    read, asked = objects.MigrationList.get_by_filters, list[Any]()
+
+    def get_by_filters(context: Any, filters: Any) -> Any:
+        asked.append(filters)
+        return read(context, filters)
+
+    monkeypatch.setattr(objects.MigrationList, "get_by_filters", get_by_filters)
+    found = moves.read_from_cell(cloud.cell)
+    assert len(asked) == 1
+    for move in each:
+        for host, ways in ((move.source, 2), (move.target, 4)):
+            told = found[host.host, host.nodename]
+            assert {uuid: one.taken.amount for uuid, one in told.items()} == {move.server.uuid: Amount(ways, 1)}
+
+
 def test_the_database_is_asked_once_in_a_while(cloud: Cloud, option: Any) -> None:
     option("vmqos", inventory_lifetime=10)
     asked: list[str] = []
@@ -236,3 +263,20 @@ def test_no_server_gets_the_ways_that_a_revert_needs(cloud: Cloud, placement: Pl
     move.is_at(status="finished", task=None, vm=vm_states.RESIZED, arrived=True)
     assert ours.filter_all([move.source], request(FOUR)) == []
     assert ours.filter_all([move.source], request(TWO)) == [move.source]
+
+
+def test_what_a_resize_kept_is_free_when_it_is_confirmed(
+    cloud: Cloud, placement: Placement, asked: Asked, clock: Clock
+) -> None:
+    """That it waits is used again for a while, and read anew where a request finds no room by it."""
+    move = Move(cloud, FOUR, ONE)
+    move.source.uuid = placement.compute_node(ways=6)
+    known = Promises(promises.read_from_cell, clock, moves.read_from_cell)
+    ours = CacheWaysFilter(Rooms(Inventory(lambda: asked, clock), known, Recent(lambda: asked, clock)))
+    move.is_at(status="finished", task=None, vm=vm_states.RESIZED, arrived=True)
+    assert ours.filter_all([move.source], request(FOUR)) == []
+    move.is_at(status="confirmed", task=None, arrived=True)
+    again = cloud.host(move.source.uuid)
+    again.host, again.nodename = move.source.host, move.source.nodename
+    clock.now += 2
+    assert ours.filter_all([again], request(FOUR)) == [again]

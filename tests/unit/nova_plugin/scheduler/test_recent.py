@@ -13,6 +13,7 @@ from nova import objects
 from nova_plugin.scheduler import recent
 from nova_plugin.scheduler.demand import Amount, Taken
 from nova_plugin.scheduler.filters import CacheWaysFilter
+from nova_plugin.scheduler.inventory import Inventory
 from nova_plugin.scheduler.promises import Promises
 from nova_plugin.scheduler.recent import Recent
 from nova_plugin.scheduler.rooms import Rooms
@@ -125,11 +126,48 @@ def test_a_server_is_forgotten_after_its_time_and_sooner_if_nova_never_claimed_f
     known.note(refused, TWO)
     assert known.by_provider(without="") == {node: {server: TWO}}
     clock.now = recent.UNCLAIMED
-    before = len(asked.paths)
-    assert known.by_provider(without="") == {node: {server: TWO}}
-    assert len(asked.paths) == before
+    asked.paths.clear()
+    for _ in range(2):
+        assert known.by_provider(without="") == {node: {server: TWO}}
+    assert asked.paths == [f"/allocations/{refused}"]
     clock.now = recent.REMEMBERED
     assert known.by_provider(without="") == {}
+
+
+def test_a_server_that_came_and_went_between_two_requests_keeps_no_other_one_away(
+    cloud: Cloud, placement: Placement, asked: Asked, clock: Clock
+) -> None:
+    known = Promises(lambda *_: {}, clock)
+    ours = CacheWaysFilter(Rooms(Inventory(lambda: asked, clock), known, Recent(lambda: asked, clock)))
+    node = placement.compute_node(4)
+    server = str(uuid4())
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "3"}, server))
+    claim(placement, node, server=server)
+    clock.now = 0.5
+    assert not ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"})), "it is on its way"
+    clock.now = 3.0
+    assert not ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"})), "it still is"
+    placement.http.delete(f"/allocations/{server}").raise_for_status()
+    clock.now = 6.0
+    assert ours.host_passes(cloud.host(node), request({"hw:cache_ways": "2"}))
+
+
+@pytest.mark.parametrize("asked_at_once", [False, True])
+def test_a_server_is_found_though_the_next_request_comes_when_nova_has_long_claimed(
+    placement: Placement, known: Recent, clock: Clock, asked_at_once: bool
+) -> None:
+    """Its image may take minutes to come, and until then nothing else tells of the server.
+
+    :param asked_at_once: whether another request came between the filter's answer and Nova's claim.
+    """
+    node, server = placement.bare_node(), str(uuid4())
+    known.note(server, TWO)
+    if asked_at_once:
+        assert known.by_provider(without="") == {}
+    claim(placement, node, server=server)
+    placement.claimed([server])
+    clock.now = 2 * recent.UNCLAIMED
+    assert known.by_provider(without="") == {node: {server: TWO}}
 
 
 def test_no_more_servers_are_remembered_than_allowed(

@@ -101,6 +101,16 @@ def test_the_servers_of_one_request_spread_until_no_host_has_room(
     assert sorted(schedule(specs, 4)) == sorted(2 * hosts)
 
 
+def test_what_nova_gives_back_of_a_request_that_fails_is_free_at_once_however_long_the_request_takes(
+    cloud: Cloud, placement: Placement, schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "ANEW_AFTER", -1.0)
+    host = cloud.compute(placement.compute_node(4))
+    with pytest.raises(exception.NoValidHost):
+        schedule(TWO, 3)
+    assert schedule(TWO, 2) == [host, host]
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"resources:CUSTOM_LLC_CLASSES": "1"}], ids=["counted by the filter", "by Placement"]
 )
