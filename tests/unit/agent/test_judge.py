@@ -110,6 +110,19 @@ def test_a_group_with_ways_of_another_vm_is_no_grant_for_a_vm_that_was_elsewhere
     assert judging.in_force(alone, plan, last, mine).state is PromiseState.DEGRADED
 
 
+@pytest.mark.parametrize("last", [None, OWN])
+def test_a_group_gives_its_ways_though_it_has_all_of_a_cache_that_just_came_online(last: Allocation | None) -> None:
+    every, mine = CapacityBitmask(0x7FF), CapacityBitmask(3)
+    groups = (
+        Group(DEFAULT_GROUP, Owner.DEFAULT, {0: CapacityBitmask(0x7FC), 1: every}),
+        Group(VM, Owner.VM, {0: mine, 1: every}),
+    )
+    now = ResctrlState((0, 0, 0), Capabilities(), Layout(groups), {}, {})
+    given = replace(OWN, masks={0: mine, 1: CapacityBitmask(0xC)})
+    told = judging.in_force(now, Plan((), {UUID: given}, ()), last, given)
+    assert (told.state, told.group, told.masks) == (PromiseState.DEGRADED, VM, {0: mine})
+
+
 def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
     told = borne_out(OWN, layout(default=0x7C, vm=3, other=0x2))
     assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks
