@@ -371,7 +371,9 @@ class Reconciler:
         if before.resctrl is None or self._granted is None:
             return {}
         now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
-        if now.mounted_as != self._mounted_as:
+        had = before.resctrl.capabilities.l3_caches
+        if now.mounted_as != self._mounted_as or now.capabilities.l3_caches != had:
+            # Where a cache came or went, a pass finds out first on which caches the VM can run.
             return {}
         asked = planner_requests.make(
             now, records.values(), before.topology, waiting := self._backoff.waiting(), self._granted

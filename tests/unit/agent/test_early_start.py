@@ -334,6 +334,23 @@ def test_another_programs_group_is_seen_even_since_the_last_pass(make_start: Mak
     assert not mine & 0x1FF
 
 
+def test_a_start_waits_for_the_pass_that_hears_of_a_cache_that_came_online(make_start: MakeStart, host: Host) -> None:
+    machine = host.resctrl.machine
+    cpus = next(cache.cpus for cache in machine.hardware.profile.topology.caches(3) if cache.id == 1)
+    for cpu in cpus:
+        machine.set_online(cpu, False)
+    host.settle()
+    for cpu in cpus:
+        machine.set_online(cpu, True)
+    start = make_start(OWN)
+    start.announce()
+    start.fork()
+    assert start.group not in host.groups()
+    start.run()
+    host.settle()
+    assert host.told(start.uuid).state is PromiseState.KEPT and host.told(start.uuid).masks.keys() == {0, 1}
+
+
 def test_another_programs_group_that_a_start_was_the_first_to_see_is_told_of(host: Host, starts: list[Start]) -> None:
     owner = host.boot(OWN)
     host.settle()
