@@ -104,15 +104,17 @@ def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allo
     return Allocation(PromiseState.PENDING, reason=given.reason)
 
 
-def still_in(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allocation) -> Allocation:
+def still_in(now: ResctrlState, plan: Plan, uuid: str, last: Allocation | None, given: Allocation) -> Allocation:
     """What a VM has where a step of the plan failed: while its new group gives it nothing, it stays in its old one.
 
     The steps before may have taken that one's ways, which no other VM has then: the next pass gives them back (rule 4).
 
+    :param uuid: the VM's.
     :param last: what was in force for the VM before; ``None`` where it had nothing.
     :param given: what is in force for it of this plan.
     """
-    if last is None or last.group in ("", *created(plan)) or given.group or given.state is not PromiseState.PENDING:
+    gives_nothing = "", plan.allocations[uuid].group, *created(plan)
+    if last is None or last.group in gives_nothing or given.group or given.state is not PromiseState.PENDING:
         return given
     group = now.group(last.group)
     if group is None:

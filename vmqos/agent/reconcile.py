@@ -572,7 +572,7 @@ class Reconciler:
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
             why = of_error(failure.error)
-            stays = {uuid: judge.still_in(now, plan, last.get(uuid), given) for uuid, given in in_force.items()}
+            stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in in_force.items()}
             if stays != in_force and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
                 # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
                 self._groups.execute([RemoveGroup(failure.step.group)])

@@ -138,7 +138,7 @@ def a_vm_that_migrates_is_given_up(patch: Patch) -> None:
 
 
 def a_vm_is_thrown_out_of_its_group(patch: Patch) -> None:
-    patch.setattr(agents_judge, "still_in", lambda now, plan, last, given: given)
+    patch.setattr(agents_judge, "still_in", lambda now, plan, uuid, last, given: given)
 
 
 FAULTS: Mapping[Callable[[Patch], None], Kind] = {

@@ -271,6 +271,21 @@ def test_a_vm_is_in_no_group_that_was_only_just_made_in_the_place_of_one_that_is
     assert host.told(vm).state is KEPT and host.inside(vm, group) == len(host.threads(vm))
 
 
+def test_a_vm_is_not_in_its_own_group_while_another_programs_mask_of_it_can_not_be_corrected(host: Host) -> None:
+    vm = host.boot(OWN)
+    host.settle()
+    group = host.told(vm).group
+    host.resctrl.write(f"{group}/schemata", "L3:0=600;1=600")
+    with writes_refused(host, f"{group}/schemata"):
+        host.settle()
+        # These ways are the default group's, too.
+        assert host.told(vm).state is PENDING and not host.told(vm).masks
+        assert host.inside(vm, group) == 0
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is KEPT and host.inside(vm, group) == len(host.threads(vm))
+
+
 @contextlib.contextmanager
 def group_refused(host: Host, name: str) -> Iterator[None]:
     """The kernel makes no group of this name."""
