@@ -87,7 +87,8 @@ class Judge:
                 continue
             caches = self.host.troubled.reach(vm.promised_cpus())
             differs = any(groups[name].masks.get(cache) != groups[""].masks.get(cache) for cache in caches)
-            if name.startswith(CLASS_PREFIX) or differs:
+            # A class may have its limit of bandwidth on other caches only.
+            if name.startswith(f"{CLASS_PREFIX}ways") or (name == vm.group and differs):
                 self._had[vm.process] = name
 
     def after_pass(self) -> None:
