@@ -567,7 +567,7 @@ class Reconciler:
         now, failure = self._prepare(found.resctrl, records, planned)
         # A failure of what is not done for a VM any more would be due for ever.
         self._backoff.keep_only({key for uuid in records for key in _may_fail(uuid, self._requested.requests[uuid])})
-        last = self._in_force
+        last = self._had_by(records)
         in_force = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
@@ -594,6 +594,12 @@ class Reconciler:
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
+
+    def _had_by(self, records: Mapping[str, VmRecord]) -> dict[str, Allocation]:
+        """What was in force before for VMs that run still: what a VM had before it was started anew, it has no more."""
+        known = self.snapshot.vms
+        anew = {uuid for uuid in records.keys() & known.keys() if records[uuid].arrival != known[uuid].arrival}
+        return {uuid: given for uuid, given in self._in_force.items() if uuid not in anew}
 
     def _prepare(
         self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned

@@ -234,6 +234,19 @@ def test_a_vm_is_in_ways_of_its_own_or_its_classs_until_it_is_in_others(
     assert host.inside(vm, new) == len(host.threads(vm))
 
 
+def test_a_vm_that_was_started_anew_is_not_put_into_the_class_of_its_run_before(host: Host) -> None:
+    vm, member = host.boot(SHARED, threads=1), host.boot(SHARED)
+    host.settle()
+    other = host.boot({}, threads=1)
+    # It has ended, and runs again with another flavor, before a pass hears of that.
+    host.libvirt.vms[vm] = replace(host.libvirt.vms[vm], process=host.libvirt.vms.pop(other).process)
+    host.libvirt.resize(vm, OWN)
+    with group_refused(host, vm_group(vm)):
+        host.settle()
+        assert host.told(vm).state is PENDING and not host.told(vm).group
+        assert host.inside(vm, CLASS) == 0 and host.inside(member, CLASS) == 1
+
+
 @pytest.mark.parametrize(("has", "wants"), [(OWN, SHARED), (SHARED, OWN), (SHARED, SHARED_4)])
 def test_a_vm_stays_in_its_group_while_a_step_before_its_new_one_fails(
     host: Host, has: dict[str, str], wants: dict[str, str]
