@@ -100,7 +100,7 @@ def _behind_sequence(raw: bytes) -> bytes:
 def _readable(descriptors: Sequence[int], seconds: float | None = None) -> list[int]:
     """Wait until there is something to read from any of these, or until its other end is gone; which those are.
 
-    ``select`` would refuse descriptors from 1024 on, and whoever looks at many VMs has more files open than that.
+    This is no ``select``, which takes descriptors below 1024 alone: where there are many VMs, more files are open.
 
     :param seconds: how long to wait at most; ``None``: for ever.
     """

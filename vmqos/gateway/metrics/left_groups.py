@@ -69,7 +69,7 @@ def _counters(told: Mapping[str, Any], where: Key = ()) -> Iterator[tuple[Key, f
 
 
 def _added(told: Mapping[str, Any], left: Mapping[Key, float], where: Key = ()) -> dict[str, Any]:
-    """The same with more in some counters."""
+    """What is told of a VM, with what the VM had counted in groups that it has left added to its counters."""
     found = dict(told)
     for name in ("caches", "nodes", "packages") if not where else told:
         inside, key = told.get(name), (*where, name)
