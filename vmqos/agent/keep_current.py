@@ -12,14 +12,14 @@ known. Such a VM may be in any class that has tasks of no known VM, so no such c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from vmqos import extra_specs, group_names
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.vm_record import VmRecord
-from vmqos.allocation import Group, Policy, Request, caches
+from vmqos.allocation import Allocation, Group, Policy, PromiseState, Request, caches
 from vmqos.allocation.planner_input import PlannerInput, read_input
 from vmqos.allocation.rights import earlier
 from vmqos.allocation.rights.claims import with_limit
@@ -80,6 +80,40 @@ def find_members(
         return Members(classes, frozenset(parted))
     known = set[int]().union(*(_tasks_of(observed) or () for uuid, observed in vms.items() if uuid not in unlisted))
     return Members(classes, frozenset(parted), frozenset(name for name in names if inside[name] - known))
+
+
+def find_in_groups(
+    filesystem: Filesystem, resctrl: ResctrlState, records: Iterable[VmRecord], reach: Mapping[str, Set[int]]
+) -> dict[str, Allocation]:
+    """What VMs have now, by UUID: the groups that their tasks are in tell. A VM that has nothing is left out.
+
+    :param reach: the caches on which each VM can run, by UUID.
+    """
+    default, found = resctrl.group(DEFAULT_GROUP), dict[str, Allocation]()
+    if default is None:
+        return found
+    classes = [group for group in resctrl.layout.groups if group.owner is Owner.CLASS]
+    inside = {group.name: _tasks_in(filesystem, group.name) for group in classes}
+    for record in records:
+        own, tids = _own(resctrl, record.uuid), _tasks_of(record.observed) or set()
+        if own is not None:
+            inside[own.name] = _tasks_in(filesystem, own.name)
+        theirs = classes if own is None else [own, *classes]
+        group = max(theirs, key=lambda group: len(tids & inside[group.name]), default=None)
+        if group is None or not tids & inside[group.name]:
+            continue
+        is_class, there = group.owner is Owner.CLASS, reach[record.uuid]
+        held = {one for one in there & group.masks.keys() if is_class or not _shares(group, default, one)}
+        given = Allocation(
+            PromiseState.DEGRADED,
+            group.name,
+            {cache: group.masks[cache] for cache in held},
+            throttles={cache: limit for cache, limit in _limits(resctrl, group).items() if cache in there},
+            splits={cache: parts for cache, parts in group.splits.items() if cache in held},
+        )
+        if given.masks or given.throttles:
+            found[record.uuid] = given
+    return found
 
 
 def requests(

@@ -572,6 +572,7 @@ class Reconciler:
         is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
         if failure is not None:
             why = of_error(failure.error)
+            last |= self._find_in_groups(found.resctrl, records, planned)
             stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in in_force.items()}
             if stays != in_force and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
                 # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
@@ -600,6 +601,29 @@ class Reconciler:
         known = self.snapshot.vms
         anew = {uuid for uuid in records.keys() & known.keys() if records[uuid].arrival != known[uuid].arrival}
         return {uuid: given for uuid, given in self._in_force.items() if uuid not in anew}
+
+    def _find_in_groups(
+        self, before: ResctrlState, records: Mapping[str, VmRecord], planned: Planned
+    ) -> dict[str, Allocation]:
+        """What resctrl shows that VMs had, of which no earlier pass told, and which are to leave their groups.
+
+        This agent has only just been started, then. How many ways these were is remembered: the steps that succeeded
+        may have taken them.
+
+        :param before: resctrl before the plan was carried out.
+        """
+        asked = {one.uuid: one.caches for one in planned.requests}
+        fresh = [records[uuid] for uuid in asked if uuid in records and uuid not in self.snapshot.vms]
+        if not fresh:
+            return {}
+        shown = keep_current.find_in_groups(self._filesystem, before, fresh, asked)
+        given = planned.plan.allocations
+        found = {uuid: has for uuid, has in shown.items() if has.group != given[uuid].group}
+        own = [has for has in found.values() if owner_of(has.group) is Owner.VM]
+        if own:
+            had = {has.group: {cache: mask.count for cache, mask in has.masks.items()} for has in own}
+            self._granted = {**had, **(self._granted or {})}
+        return found
 
     def _prepare(
         self, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned

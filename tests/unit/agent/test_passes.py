@@ -203,13 +203,14 @@ def test_a_class_that_could_not_be_given_its_ways_twice_brings_no_vm_to_ways_of_
     assert not int(host.mask(CLASS), 16) & int(host.mask(vm_group(own)), 16)
 
 
+@pytest.mark.parametrize("agent", ["the same", "restarted"])
 @pytest.mark.parametrize("refused", ["schemata", "the group"])
 @pytest.mark.parametrize(
     ("has", "wants"),
     [(OWN, SHARED), (OWN, LIMIT), (SHARED, OWN), (SHARED, SHARED_4), (SHARED_4, SHARED), (LIMIT, OWN), (LIMIT, SHARED)],
 )
 def test_a_vm_is_in_ways_of_its_own_or_its_classs_until_it_is_in_others(
-    host: Host, has: dict[str, str], wants: dict[str, str], refused: str
+    host: Host, has: dict[str, str], wants: dict[str, str], refused: str, agent: str
 ) -> None:
     vm, other = host.boot(has, threads=2), host.boot(wants)
     host.settle()
@@ -218,6 +219,8 @@ def test_a_vm_is_in_ways_of_its_own_or_its_classs_until_it_is_in_others(
     host.settle()
     assert old.state is KEPT and old.group and host.groups() == {old.group}
     host.libvirt.resize(vm, wants)
+    if agent == "restarted":
+        host.restart()
     with group_refused(host, new) if refused == "the group" else writes_refused(host, f"{new}/schemata"):
         # The steps before the one that fails may have taken the ways.
         assert host.run() and host.told(vm).group == old.group
