@@ -76,19 +76,22 @@ class Judge:
     # Before and after each pass.
 
     def before_pass(self) -> None:
-        """Note which VMs have something of their own or of a class where they can run, and are told so."""
+        """Note which VMs have ways of their own or of a class where they can run, and are not told otherwise."""
         self._had, groups, rows = {}, self.host.troubled.groups(), self._rows()
         self._agent = self.host.agent
         for vm in self.host.vms.values():
             # Where a CLOSID has to be freed first, a VM gives its class up before its next group can be made.
             if not groups or len(groups) >= self._closids or vm.pid not in vm.promised_tasks():
                 continue
-            if not (name := self._place(vm)) or vm.uuid not in rows or rows[vm.uuid]["group"] != name:
+            # An agent that was just started has told nothing yet.
+            if not (name := self._place(vm)) or (vm.uuid in rows and rows[vm.uuid]["group"] != name):
                 continue
             caches = self.host.troubled.reach(vm.promised_cpus())
-            differs = any(groups[name].masks.get(cache) != groups[""].masks.get(cache) for cache in caches)
+            # What another program has made the default group's, too, is nobody's own.
+            masks, shared = groups[name].masks, groups[""].masks
+            own = any(masks.get(cache, 0) and not masks[cache] & shared.get(cache, 0) for cache in caches)
             # A class may have its limit of bandwidth on other caches only.
-            if name.startswith(f"{CLASS_PREFIX}ways") or (name == vm.group and differs):
+            if name.startswith(f"{CLASS_PREFIX}ways") or (name == vm.group and own):
                 self._had[vm.process] = name
 
     def after_pass(self) -> None:

@@ -146,9 +146,10 @@ def test_it_is_noticed_that_what_a_vm_has_is_taken_for_what_it_was_promised(
     assert all("is told to have all" in violation.text for violation in judge.violations)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("is_planted", [False, True])
 def test_it_is_noticed_that_a_vm_has_lost_its_class_before_it_has_another_group(
-    host: Host, monkeypatch: Patch, is_planted: bool
+    host: Host, monkeypatch: Patch, is_planted: bool, is_restarted: bool
 ) -> None:
     if is_planted:
         faults.a_vm_is_thrown_out_of_its_group(monkeypatch)
@@ -164,8 +165,32 @@ def test_it_is_noticed_that_a_vm_has_lost_its_class_before_it_has_another_group(
 
     monkeypatch.setattr(host.troubled, "before", refuse)
     host.change_flavor(vm, OWN)
-    host.run()
-    assert [violation.kind for violation in judge.violations] == ([Kind.UNSERVED] if is_planted else [])
+    if is_restarted:
+        host.restart()
+    host.run(2)
+    assert {violation.kind for violation in judge.violations} == ({Kind.UNSERVED} if is_planted else set())
+
+
+def test_a_vm_may_leave_its_group_while_its_ways_are_not_its_own_and_can_not_be_made_so(
+    host: Host, monkeypatch: Patch
+) -> None:
+    host.reload("kernel_exclusive = false")
+    judge, real = Judge(host), host.troubled.before
+    host.run(2)
+    host.list_vm(vm := host.new_vm(OWN))
+    host.run(2)
+    host.touch_all()
+    # The default group has these ways, too.
+    host.troubled.outside.write(f"{vm.group}/schemata", "L3:0=600;1=600")
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "write" and path == f"{vm.group}/schemata":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        real(operation, path)
+
+    monkeypatch.setattr(host.troubled, "before", refuse)
+    host.run(2)
+    assert host.troubled.group_of(vm.pid) == "" and not judge.violations
 
 
 def test_a_vm_may_have_fewer_ways_for_a_while_if_the_operator_takes_those_of_io_back(host: Host) -> None:
