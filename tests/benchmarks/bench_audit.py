@@ -100,7 +100,7 @@ class _Host:
     def start(self, record: VmRecord) -> None:
         """The group of a VM that libvirt is starting."""
         with self.filesystem.lock(exclusive=True, timeout=5.0):
-            if not self.reconciler.start({record.uuid: record}):
+            if not self.reconciler.starting.start({record.uuid: record}):
                 raise AssertionError("there is no room for another VM")
 
 
@@ -145,7 +145,7 @@ def _start(arena: Arena, effort: Effort, host: _Host) -> Comparison:
 
     def undo() -> None:
         host.filesystem.rmdir(made)
-        host.reconciler.starts.end(uuid)
+        host.reconciler.starting.starts.end(uuid)
         host.run()
 
     calls = [*rivals.reading([path("mode"), path("schemata")]), f"mkdir {path(made)}"]

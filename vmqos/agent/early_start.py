@@ -128,7 +128,7 @@ class EarlyStart:
             with self._filesystem.lock(exclusive=True, timeout=PATIENCE):
                 for starting in begun:
                     self._move(starting)
-                targets = self._reconciler.start(wanted) if wanted else {}
+                targets = self._reconciler.starting.start(wanted) if wanted else {}
                 if not targets and len(wanted) > 1:
                     targets = self._start_each(wanted)
                 for starting in found:
@@ -145,7 +145,7 @@ class EarlyStart:
             self._expected.pop(file, None)
         known = self._targets.pop(file, None)
         if known is not None:
-            self._reconciler.starts.end(known.uuid)
+            self._reconciler.starting.starts.end(known.uuid)
 
     def _can_act_on(self, file: str) -> bool:
         return file in self._targets and self._targets[file].group is not None
@@ -154,7 +154,7 @@ class EarlyStart:
         """Make the VMs' groups by a plan for each, where one plan for all of them does not do."""
         targets = dict[str, TaskGroup]()
         for uuid, record in wanted.items():
-            targets |= self._reconciler.start({uuid: record})
+            targets |= self._reconciler.starting.start({uuid: record})
         return targets
 
     def _record(self, starting: StartingVm) -> VmRecord:
@@ -196,7 +196,7 @@ class EarlyStart:
             return
         if known is not None and known.observed.vm.process == process:
             # Otherwise its group would be kept for this start after the VM's end, until libvirt removes the file.
-            self._reconciler.starts.end(uuid)
+            self._reconciler.starting.starts.end(uuid)
             return
         try:
             with processes.opened(process) as directory:
@@ -205,7 +205,7 @@ class EarlyStart:
                     move_tasks.place(
                         self._filesystem, target, lambda: processes.tasks(process.pid, directory), there=set()
                     )
-            self._reconciler.starts.note_process(uuid, process, outside)
+            self._reconciler.starting.starts.note_process(uuid, process, outside)
         except hypervisor_exceptions.HypervisorError as error:
             LOG.debug("VM %s has ended: %s", uuid, error)
         except exceptions.ResctrlError as error:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vmqos.agent.observe.flavor_request import FlavorRequest
@@ -227,6 +227,11 @@ def tries_ways(request: FlavorRequest) -> bool:
     """Whether a VM may have other ways than those that it is promised, because they are tried; pure."""
     wants, asked = request.wants, request.asked or CacheRequest()
     return bool(request.trial) and wants is not None and _ways_and_policy(wants) != _ways_and_policy(asked)
+
+
+def tries_any_ways(records: Mapping[str, VmRecord]) -> bool:
+    """Whether a VM of these may have other ways than it is promised, because they are tried; pure."""
+    return any(tries_ways(record.request) for record in records.values())
 
 
 def _ways_and_policy(wants: CacheRequest) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from vmqos.agent.early_start import EarlyStart
 from vmqos.agent.loop import Agent
 from vmqos.agent.observe import flavor_request, running_vms
 from vmqos.agent.observe.lost_vms import Lost, LostVms
-from vmqos.agent.reconcile import Reconciler
+from vmqos.agent.steps.act import ActStep
 from vmqos.allocation import PromiseState, WriteMasks
 from vmqos.hypervisor.connection import Connection
 
@@ -67,14 +67,14 @@ def events_are_not_heard(patch: Patch) -> None:
 
 
 def what_a_vm_has_is_taken_for_what_it_was_promised(patch: Patch) -> None:
-    real = Reconciler._note_successes
+    real = ActStep._note_successes
 
-    def note(self: Reconciler, planned: Any, *given: Any) -> None:
+    def note(self: ActStep, planned: Any, *given: Any) -> None:
         # The time to try again comes between the plan and this.
         waiting = frozenset(uuid for uuid in planned.waiting if self._backoff.waits(uuid))
         real(self, dataclasses.replace(planned, waiting=waiting), *given)
 
-    patch.setattr(Reconciler, "_note_successes", note)
+    patch.setattr(ActStep, "_note_successes", note)
 
 
 def every_promise_is_told_to_be_kept(patch: Patch) -> None:

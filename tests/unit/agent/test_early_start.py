@@ -317,7 +317,7 @@ def test_a_vm_is_planned_for_where_it_may_get_something_else_than_the_members_of
         earlier = Start(host, OWN, uuid=start.uuid)
         starts.append(earlier)
         earlier.announce()
-        host.reconciler._settled = True
+        host.reconciler._memory.is_settled = True
     with plans(monkeypatch) as made:
         start.announce()
     assert made == [1 if why == "a member" else 3 if other else 2]
@@ -367,19 +367,19 @@ def test_another_programs_group_that_a_start_was_the_first_to_see_is_told_of(hos
 
 
 def test_what_a_start_finds_to_plan_while_a_pass_begins_is_not_forgotten(host: Host) -> None:
-    host.reconciler._settled = True
+    host.reconciler._memory.is_settled = True
 
     class NoOther:
         """What is tried on a VM, and the start comes while that is compared."""
 
         def __eq__(self, other: object) -> bool:
-            host.reconciler._settled = False
+            host.reconciler._memory.is_settled = False
             return True
 
         __hash__ = None  # type: ignore[assignment]
 
     host.reconciler.request(Change(), {}, NoOther())  # type: ignore[arg-type]
-    assert not host.reconciler._settled
+    assert not host.reconciler._memory.is_settled
 
 
 def test_others_give_way_until_qemu_is_forked_and_for_as_long_as_they_like(make_start: MakeStart) -> None:
@@ -405,7 +405,7 @@ def test_a_start_is_not_taken_for_an_earlier_one_of_which_the_end_was_not_heard(
     start.announce()
     assert start.group in host.groups()
     # The start failed, and a pass gave the group back.
-    host.reconciler.starts.end(start.uuid)
+    host.reconciler.starting.starts.end(start.uuid)
     host.settle()
     assert start.group not in host.groups()
     start.status = replace(start.status, domain=replace(start.status.domain, libvirt_id=78))

@@ -398,7 +398,7 @@ def test_a_vm_that_is_being_started_gets_ways_that_are_tried_on_another(host: Ho
     description = host.libvirt.vms.pop(newcomer)
     record = VmRecord(ObservedVm(description, frozenset({0})), flavor_request.read(description))
     with host.agent.filesystem.lock(exclusive=True, timeout=LONG):
-        targets = host.agent.reconciler.start({newcomer: record})
+        targets = host.agent.reconciler.starting.start({newcomer: record})
     assert targets[newcomer].control == f"vmqos.{newcomer}"
     assert host.ways(newcomer) == free and counts_of(host, vm) == {2}
     host.libvirt.vms[newcomer] = description
