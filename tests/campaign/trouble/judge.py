@@ -7,7 +7,7 @@ It shares no code with the agent but the names of groups and the grammar of flav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.campaign.trouble.quiet_host import PlayedVm, QuietHost
@@ -31,8 +31,8 @@ class Judge:
         self.violations: list[Violation] = []
         self.writes = 0
         self._told = api.Vms()
-        self._had: dict[object, str] = {}
-        """The groups that gave VMs something before the pass, by the VM's process."""
+        self._had: dict[object, tuple[str, Mapping[Cache, int]]] = {}
+        """The groups that gave VMs something before the passes of one event, and their ways, by the VM's process."""
         self._agent: object = None
         """The agent that began the pass."""
         self._judge = Writes(host.troubled.hardware, host.vms.values, lambda: host.meddled)
@@ -92,7 +92,7 @@ class Judge:
             own = any(masks.get(cache, 0) and not masks[cache] & shared.get(cache, 0) for cache in caches)
             # A class may have its limit of bandwidth on other caches only.
             if name.startswith(f"{CLASS_PREFIX}ways") or (name == vm.group and own):
-                self._had[vm.process] = name
+                self._had[vm.process] = name, {cache: masks.get(cache, 0) for cache in caches}
 
     def after_pass(self) -> None:
         """Hold what the API tells against what is so."""
@@ -121,12 +121,15 @@ class Judge:
                 continue
             wrong = self._wrong(vm, row, groups)
             self._note(Kind.WORD, wrong, f"told {row['state']} after a pass")
-            had = self._had.get(vm.process)
+            had, masks = self._had.get(vm.process, ("", {}))
             is_refused = row["state"] == "pending" and row["reason_code"] == "refused"
             is_known = self._agent is self.host.agent and vm.wants is not None
             if had and is_known and is_refused and not self._place(vm):
-                # It asks for something still, so it keeps what it has until it has something else.
-                self._note(Kind.UNSERVED, f"{vm.group} has lost what it had in {had}", row["reason"])
+                # It asks for something still, so it keeps what it has until it has something else. Where a second step
+                # is refused before the ways that the steps before the first one took are given back, it has none.
+                is_there = had in groups and all(groups[had].masks.get(cache) == mask for cache, mask in masks.items())
+                if is_there or self.host.refusals <= 1:
+                    self._note(Kind.UNSERVED, f"{vm.group} has lost what it had in {had}", row["reason"])
             if (
                 row["state"] == "kept"
                 and vm.is_exclusive

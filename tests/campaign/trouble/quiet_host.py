@@ -150,6 +150,7 @@ class QuietHost:
     :ivar meddled: whether another program changed resctrl since the last pass began.
     :ivar foreign: the masks that another program gave to the agent's groups, or to the default group, by group and
         cache; until the agent writes that group's masks itself.
+    :ivar refusals: operations on files of resctrl that failed since the last pass began.
     :ivar faults: errors of the agent's own that it logged.
     """
 
@@ -169,6 +170,7 @@ class QuietHost:
         self.debt = 0.0
         self.policy = POLICIES[0]
         self.is_deaf = self.is_blind = self.meddled = False
+        self.refusals = 0
         self.foreign: dict[str, dict[Cache, int]] = {}
         self.during: list[tuple[int, Callable[[], None]]] = []
         self.faults: list[str] = []
@@ -211,7 +213,7 @@ class QuietHost:
             if self.agent._settles_at is not None:
                 self.agent._settles_at = 0.0
             before = self.agent.health.passes
-            self.meddled = False
+            self.meddled, self.refusals = False, 0
             for vm in self.vms.values():
                 vm.is_touched = False
             self.before_pass()
@@ -279,6 +281,7 @@ class QuietHost:
         if trouble.error and (operation != "read" or trouble.reads):
             trouble.count += 1
             if trouble.count % trouble.period == 0:
+                self.refusals += 1
                 raise OSError(trouble.error, os.strerror(trouble.error))
 
     def close(self) -> None:
