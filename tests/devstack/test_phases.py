@@ -23,6 +23,7 @@ from tests.devstack.stack import (
     Stack,
     names,
 )
+from vmqos.conf import loader
 
 NODES = {"all in one": ALL_IN_ONE, "controller": CONTROLLER, "compute": COMPUTE}
 FILTER = "nova_plugin.scheduler.filters.CacheWaysFilter"
@@ -455,6 +456,13 @@ def test_unstack_and_clean_leave_what_was_there_before(root: Path, node: str, rd
     assert stack.options("nova.conf") == options
     assert not stack.agent_conf.parent.exists()
     assert not (root / "mounts").exists() or (root / "mounts").read_text() == ""
+
+
+def test_clean_takes_away_what_the_agent_leaves_to_the_next_one(root: Path) -> None:
+    stack = Stack(root)
+    stack.stack()
+    left = loader.defaults().telemetry.minutes_file
+    assert f"sudo rm -f {left}" in names(stack.run("unstack") + stack.run("clean"), "sudo")
 
 
 @pytest.mark.parametrize("phases", [("unstack",), ("clean",), ("unstack", "unstack", "clean", "clean")])

@@ -526,8 +526,8 @@ class Agent:
         self.backoff.longest = self.conf.agent.retry_delay_max
         self._owed.note()
         LOG.info(
-            "configuration read again; [libvirt], [api], [gateway], [http], [nova], [placement], [telemetry], "
-            "[resctrl] path and [agent] state_path need a restart"
+            "configuration read again; [libvirt], [api], [gateway], [nova], [placement], [telemetry], [resctrl] and "
+            "[agent] state_path need a restart, and vmqos-gateway reads it only when it starts"
         )
 
     def _notify(self, state: str) -> None:

@@ -43,7 +43,8 @@ class Events(Listing):
     goes on from a number that is known.
 
     --follow goes on with each event as it comes, one on a line, until Ctrl-C; with -f json as an object on a line of
-    its own. While the agent is away it waits, and goes on with the first event of the next agent.
+    its own, and with -f yaml as an item of a list. While the agent is away it waits, and goes on with the first event
+    of the next agent.
 
     With -f json or yaml the fields are those of the agent's API.
 
@@ -77,6 +78,9 @@ class Events(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask the agent."""
+        if parsed_args.follow and parsed_args.sort_columns:
+            problem = "--follow prints each event as it comes, so there is nothing to sort"
+            raise exceptions.NotTogether(problem=problem, command="events")
         self._agent = settings.agent(self.app.options)
         since = parsed_args.since
         self._found = self._agent.events(since - 1 if since else 0)
@@ -98,12 +102,25 @@ class Events(Listing):
         """Print the events; with ``--follow``, line by line for ever."""
         if not parsed_args.follow:
             return super().produce_output(parsed_args, column_names, data)
-        for event in follow(self._agent, self._found, self.app.LOG.warning):
-            if _is_of(event, self._vms):
-                line = json.dumps(event) if parsed_args.formatter == "json" else "  ".join(filter(None, _row(event)))
-                self.app.stdout.write(line + "\n")
-                self.app.stdout.flush()
+        titles = tuple(contract.Event.__annotations__) if is_for_machines(parsed_args) else TITLES
+        self.check_columns(parsed_args.columns, titles)
+        found = follow(self._agent, self._found, self.app.LOG.warning)
+        events = (event for event in found if _is_of(event, self._vms))
+        if parsed_args.formatter in ("csv", "value"):
+            # cliff's formatters print one row before they take the next one.
+            return super(Listing, self).produce_output(parsed_args, TITLES, self._flushed(map(_row, events)))
+        chosen, _ = self._generate_columns_and_selector(parsed_args, titles)
+        for event in events:
+            self.app.stdout.write(_line(event, parsed_args.formatter, chosen if parsed_args.columns else None))
+            self.app.stdout.flush()
         return 0
+
+    def _flushed(self, rows: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """Rows; what was printed of those before, and above them, is seen before the next one is waited for."""
+        self.app.stdout.flush()
+        for row in rows:
+            yield row
+            self.app.stdout.flush()
 
     def _named(self, wanted: Sequence[str], since: int | None, *, follows: bool) -> tuple[str, ...]:
         """What VMs are called in events, which know no libvirt names.
@@ -179,6 +196,24 @@ def _cells(event: contract.Event) -> tuple[str | Cell, ...]:
     """What a table shows, where the date, which is mostly today's, and most of the UUID give way to the reason."""
     number, moment, what, uuid, *others = _row(event)
     return number, Cell(moment, short=moment.partition("-")[2]), what, Cell(uuid, short=uuid[:8]), *others
+
+
+def _line(event: contract.Event, formatter: str, chosen: Collection[str] | None) -> str:
+    """What ``--follow`` prints of an event, with its line break.
+
+    :param formatter: ``table``, ``json`` or ``yaml``.
+    :param chosen: the columns that ``-c`` asks for; all if ``None``.
+    """
+    if formatter == "table":
+        cells = zip(TITLES, _row(event), strict=True)
+        return "  ".join(cell for title, cell in cells if cell and (chosen is None or title in chosen)) + "\n"
+    shown = {key: value for key, value in event.items() if chosen is None or key in chosen}
+    if formatter == "json":
+        return json.dumps(shown) + "\n"
+    # Slow to load.
+    import yaml
+
+    return str(yaml.safe_dump([shown], default_flow_style=False))
 
 
 def _row(event: contract.Event) -> tuple[str, ...]:

@@ -7,10 +7,12 @@ import argparse
 import contextlib
 import copy
 import difflib
+import errno
 import io
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -54,16 +56,17 @@ def load(
     """
     conf = cfg.ConfigOpts() if conf is None else conf
     _register(conf)
-    said = io.StringIO()
+    said, printed = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        _check_kinds(_files(arguments, program))
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
             conf(list(arguments), project="vmqos", prog=program, version=version)
-    except SystemExit:
+    except SystemExit as ended:
         # For such a value, too, oslo.config ends the process. An agent that reads its files again has to go on.
         if found := _BAD_SWITCH.match(said.getvalue()):
             raise ConfigurationError(_bad_switch(found[1], found[2], _files(arguments, program))) from None
         sys.stderr.write(said.getvalue())
-        raise
+        raise SystemExit(_print(printed.getvalue(), program) or ended.code) from None
     except cfg.ConfigFilesNotFoundError as error:
         raise ConfigurationError(f"there is no configuration file {', '.join(error.config_files)}") from error
     except cfg.ConfigFilesPermissionDeniedError as error:
@@ -83,13 +86,56 @@ def load(
 
 def _files(arguments: Sequence[str], program: str) -> Iterator[Path]:
     """The files that oslo.config reads, in its order."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in ("--config-file", "--config-dir"):
         parser.add_argument(option, action="append")
-    named = parser.parse_known_args(list(arguments))[0]
-    yield from map(Path, named.config_file or cfg.find_config_files("vmqos", program))
+    try:
+        named = parser.parse_known_args(list(arguments))[0]
+    except argparse.ArgumentError:
+        # oslo.config says what is wrong.
+        return
+    for path in named.config_file or cfg.find_config_files("vmqos", program):
+        yield Path(path).expanduser()
     for folder in named.config_dir or cfg.find_config_dirs("vmqos", program):
-        yield from sorted(Path(folder).glob("*.conf"))
+        yield from sorted(Path(folder).expanduser().glob("*.conf"))
+
+
+def _check_kinds(files: Iterator[Path]) -> None:
+    """Make sure that no reader waits for ever: the open of a FIFO waits for a writer, and a device may never end.
+
+    Each file is read several times, and a reload reads it again. So what comes by a pipe is of no use either.
+
+    :raises OSError: if one is there that is neither a regular file nor ``/dev/null``.
+    """
+    for path in files:
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            # oslo.config says what is wrong.
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or path.samefile(os.devnull)):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def _print(text: str, program: str) -> int:
+    """Print the help or the version.
+
+    :returns: the exit status: 0, 1 if it can't be written, 141 if the reader of a pipe has left.
+    """
+    if not sys.stdout:
+        return 0
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return 0
+    except BrokenPipeError:
+        status = 141
+    except OSError as error:
+        sys.stderr.write(f"{program}: {error}\n")
+        status = 1
+    # Python flushes it once more at the end, and would print that this failed.
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return status
 
 
 def _bad_switch(name: str, value: str, files: Iterator[Path]) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -57,6 +58,19 @@ def test_what_info_does_not_tell_is_told_too(agent: FakeAgent) -> None:
     assert fields["Counters"] == "llc_occupancy, configurable\ncore_energy, of the package"
     assert fields["Counter assignment"] == "mbm_event, 0=32;1=32 counters"
     assert "4 nodes" in fields["Sub-NUMA clusters"]
+
+
+def test_a_shell_that_evaluates_the_groups_sets_variables_and_runs_nothing(agent: FakeAgent, run: Run) -> None:
+    name = 'x;echo>&2;y=$(echo run>&2)`echo run>&2`"'
+    vm = examples.vms()[0] | {"instance_name": name}
+    agent.answers["/v1/vms"] = {"vms": [vm]}
+    group = examples.control_group(vm["group"], "vm", vms=[vm["uuid"]])
+    agent.answers["/v1/groups"] = {"groups": [examples.control_group(vms=[vm["uuid"]]), group]}
+    ran = run("capabilities", "-f", "shell")
+    assert ran.status == 0 and "vm_x_echo__2_y___echo_run__2__echo_run__2__=" in ran.out
+    script = 'eval "$1"; printf %s "$default_group"'
+    evaluated = subprocess.run(["sh", "-c", script, "sh", ran.out], capture_output=True, text=True, check=False)
+    assert evaluated.stderr == "" and name in evaluated.stdout
 
 
 def test_json_is_the_agents_own_answer(agent: FakeAgent, run: Run) -> None:

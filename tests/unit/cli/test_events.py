@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
@@ -162,6 +164,68 @@ def test_a_vm_that_is_not_there_yet_is_waited_for(agent: FakeAgent, run: Run, mo
     ran = run("events", "--follow", "nobody", "-f", "json")
     assert (ran.status, json.loads(ran.out), ran.err) == (0, later, TOLD.format("nobody", "; waiting for it"))
     assert run("events", "--follow", "", "-f", "json").status == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-f", "csv"),
+        ("-f", "value"),
+        ("-f", "yaml"),
+        ("-f", "csv", "--quote", "none", "-c", "Number", "-c", "is"),
+        ("-f", "value", "-c", "What"),
+        ("-f", "yaml", "-c", "name"),
+    ],
+)
+def test_events_that_are_followed_have_the_format_and_the_columns_of_a_list(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    found = [event | {"project": "", "flavor": ""} for event in examples.events()["events"]]
+    agent.answers["/v1/events"] = examples.events() | {"events": found}
+    monkeypatch.setattr(events, "follow", lambda *_: iter(found))
+    followed = run("events", "--follow", *options)
+    assert followed == run("events", *options) and (followed.status, followed.err) == (0, "")
+
+
+def test_columns_of_events_that_are_followed_can_be_chosen_as_json_and_as_text(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "follow", lambda *_: iter(examples.events()["events"][:2]))
+    ran = run("events", "--follow", "-f", "json", "-c", "number", "-c", "name")
+    assert ran.out == '{"number": 4, "name": "web-1"}\n{"number": 5, "name": "libvirt"}\n'
+    assert run("events", "--follow", "-c", "number", "-c", "What").out == "4  web-1\n5  libvirt\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("-c", "nothing"), "there is no column 'nothing'"),
+        (("-f", "json", "-c", "What"), "there is no column 'What'"),
+        (("--sort-column", "Time"), "--follow prints each event as it comes, so there is nothing to sort"),
+    ],
+)
+def test_what_can_not_be_done_with_events_that_come_is_wrong_usage(
+    agent: FakeAgent, run: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], problem: str
+) -> None:
+    monkeypatch.setattr(events, "follow", lambda *_: iter(examples.events()["events"]))
+    ran = run("events", "--follow", *options)
+    assert (ran.status, ran.out) == (2, "") and ran.err.startswith(f"vmqos: {problem}")
+
+
+def test_a_row_of_events_that_are_followed_is_seen_before_the_next_one_comes(agent: FakeAgent, socket: str) -> None:
+    # Nothing comes after the first answer: what waits in a buffer is never seen.
+    code = "import sys; from vmqos.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "events", "--follow", "-f", "csv"]
+    agent.answers["/v1/events"] = lambda query: (
+        ("200 OK", json.dumps(examples.events() | ({} if query["after"] == ["0"] else {"events": []})).encode())
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        try:
+            seen = [follower.stdout.readline() for _ in range(4)]
+        finally:
+            follower.kill()
+    assert seen[0].startswith('"Number","Time"') and seen[3].startswith('"6",')
 
 
 def test_a_vm_may_be_named_by_its_libvirt_name_which_events_do_not_have(agent: FakeAgent, run: Run) -> None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +89,56 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"can't read the configuration file {tmp_path}: Is a directory"):
         loader.load([f"--config-file={tmp_path}"])
+
+
+@pytest.mark.parametrize("options", ["--config-file={path}", "--config-dir={folder}"])
+def test_a_fifo_in_the_place_of_a_file_is_named_and_holds_nothing_up(tmp_path: Path, options: str) -> None:
+    path = tmp_path / "vmqos.conf"
+    os.mkfifo(path)
+    # So that the open of the FIFO, if there is one, does not wait for ever.
+    descriptor = os.open(path, os.O_RDWR)
+    os.write(descriptor, b"[http]\nport = 1\n")
+    try:
+        with pytest.raises(ConfigurationError) as refused:
+            loader.load([options.format(path=path, folder=tmp_path)])
+    finally:
+        os.close(descriptor)
+    assert str(refused.value) == f"can't read the configuration file {path}: it is no regular file"
+
+
+def test_no_configuration_can_be_had_from_the_device_that_is_empty() -> None:
+    assert loader.load(["--config-file=/dev/null"]).http.port == 19177
+
+
+def test_an_option_without_its_value_is_told_by_the_name_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        loader.load(["--config-file"], program="vmqos-gateway")
+    assert ended.value.code == 2 and "vmqos-gateway: error: argument --config-file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("program", ["agent", "gateway"])
+def test_help_and_version_fail_in_one_line_where_nothing_can_be_written(
+    program: str, unbuffered: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", f"vmqos.{program}.main", option], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    said = f"vmqos-{program}: [Errno 28] No space left on device\n"
+    assert (ended.returncode, ended.stderr.decode()) == (1, said)
+
+
+def test_a_reader_of_the_help_that_has_left_is_told_by_the_status_alone() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "vmqos.agent.main", "--help"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:

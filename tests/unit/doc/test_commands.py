@@ -8,8 +8,12 @@ import shlex
 
 import pytest
 
-from tests.unit.doc.pages import CHECKOUT, shell_lines, written
-from vmqos.cli.app import VmqosApp
+from tests.unit.doc.pages import CHECKOUT, SOURCE, shell_lines, written
+from vmqos.cli.app import USAGE_STATUS, VmqosApp
+from vmqos.cli.main import CLOSED_PIPE_STATUS, INTERRUPT_STATUS
+from vmqos.cli.neighbours import confirm_view
+from vmqos.cli.show.freshness import OLD_STATUS
+from vmqos.cli.size import view
 
 SETUP = configparser.ConfigParser()
 SETUP.read(CHECKOUT / "setup.cfg")
@@ -48,6 +52,15 @@ def test_a_vmqos_command_in_the_documentation_exists_and_takes_these_arguments(p
     module, _, factory = COMMANDS[name].partition(":")
     command = getattr(importlib.import_module(module), factory)(None, None)
     command.get_parser(name).parse_args(rest[len(name.split()) :])
+
+
+def test_the_manual_page_and_the_guide_have_every_exit_status() -> None:
+    manual = (SOURCE / "man/vmqos.rst").read_text().partition("\nExit status\n")[2].partition("\nEnvironment\n")[0]
+    guide = (SOURCE / "operator/command-line.rst").read_text().partition("Exit statuses: ")[2].partition("\n\n")[0]
+    told = {int(number) for line in re.findall(r"^[\d, ]+$", manual, re.MULTILINE) for number in line.split(", ")}
+    verdicts = {*confirm_view.STATUSES.values(), view.KNOWN, view.CHANGED, view.GUESSED}
+    assert told == {0, 1, USAGE_STATUS, OLD_STATUS, *verdicts, INTERRUPT_STATUS, CLOSED_PIPE_STATUS}
+    assert {int(number) for number in re.findall(r"\d+", guide)} == told
 
 
 @pytest.mark.parametrize(("page", "words"), uses("vmqos-agent"), ids=lambda value: str(value))

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
 from oslo_config import cfg, generator
 
 from tests.unit.doc.pages import CHECKOUT, SOURCE
-from vmqos.conf import loader
+from vmqos.agent.loop import Agent
+from vmqos.agent.sample import history
+from vmqos.conf import loader, telemetry
 from vmqos.conf.opts import SECTIONS, list_opts
 
 SAMPLE = CHECKOUT / "etc" / "vmqos" / "vmqos.conf.sample"
@@ -54,3 +57,18 @@ def test_the_operators_guide_explains_every_option_and_no_other(section) -> None
     parts = re.split(r"^(?:\[(\w+)\]|\w+)\n-+$", text, flags=re.MULTILINE)
     explained = dict(zip(parts[1::2], parts[2::2], strict=True))[section.GROUP.name]
     assert set(re.findall(r"^``(\w+)``$", explained, re.MULTILINE)) == {option.name for option in section.OPTIONS}
+
+
+def test_what_a_look_takes_is_said_as_it_is() -> None:
+    figures = [str(4 * len(series)) for series in (history.SERIES, history.EXECUTED, history.PACKAGES)]
+    (told,) = [option.help for option in telemetry.OPTIONS if option.name == "history"]
+    guide = (SOURCE / "operator" / "configuring.rst").read_text()
+    explained = guide.partition("``history``\n")[2].partition("``minutes``\n")[0]
+    assert re.findall(r"\d+", told) == re.findall(r"\d+", explained) == figures
+
+
+def test_the_log_the_guide_and_the_manual_page_name_the_same_sections_that_need_a_restart() -> None:
+    pages = (SOURCE / "operator" / "configuring.rst", SOURCE / "man" / "vmqos-agent.rst")
+    texts = (inspect.getsource(Agent._read_configuration_again), *(page.read_text() for page in pages))
+    named = [set(re.findall(r"\[\w+\]", text.partition("need a restart")[0][-200:])) for text in texts]
+    assert named[0] == named[1] == named[2] and "[resctrl]" in named[0] and len(named[0]) == 8

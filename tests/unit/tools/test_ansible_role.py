@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import UserString
 from pathlib import Path
@@ -28,6 +29,19 @@ def test_the_guide_explains_every_variable_of_the_role() -> None:
     page = (CHECKOUT / "doc/source/operator/ansible.rst").read_text()
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     assert sorted(re.findall(r"^   \* - ``(vmqos_\w+)``$", page, re.MULTILINE)) == sorted(defaults)
+
+
+def test_a_package_that_is_not_there_ends_the_role_before_anything_is_installed(tmp_path: Path) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    (block,) = [task["block"] for task in tasks if "block" in task]
+    that = jinja2.Environment().compile_expression(block[0]["ansible.builtin.assert"]["that"])
+    (tmp_path / "vmqos-agent_1.0.0_all.deb").touch()
+
+    def is_there(package: str) -> object:
+        return that(query=lambda kind, pattern: glob.glob(pattern), vmqos_packages_from=str(tmp_path), item=package)
+
+    assert is_there("vmqos-agent") is True and is_there("vmqos-gateway") is False
+    assert block[0]["loop"] == "{{ vmqos_wanted }}"
 
 
 def comment(text: str) -> str:

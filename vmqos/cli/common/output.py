@@ -9,10 +9,11 @@ import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
 from cliff.command import Command
+from cliff.formatters.shell import ShellFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
@@ -32,6 +33,11 @@ MACHINE_FORMATS = frozenset({"json", "yaml"})
 
 _COUNT = re.compile(r"([0-9]{1,15})(?=$|[ /:]|c\+)")
 """A number at the beginning of a cell, such as ``10``, ``0 of 4``, ``7/8`` and ``2c+4d``; no UUID begins so."""
+
+_SHELL_SPECIAL = re.compile(r"[\\$`]")
+"""What means something to a shell between double quotation marks, besides such a mark."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]")
+"""What can't stand in the name of a variable."""
 
 
 def is_for_machines(parsed_args: argparse.Namespace) -> bool:
@@ -150,7 +156,28 @@ class Details(Told, ShowOne):
         self.check_columns(parsed_args.columns, column_names)
         if parsed_args.formatter == "table":
             self.formatter = TableFormatter(terminal_of(self))
+        elif parsed_args.formatter == "shell":
+            self.formatter = _ShellFormatter()
         return super().produce_output(parsed_args, column_names, data)
+
+
+class _ShellFormatter(ShellFormatter):
+    """Writes ``-f shell`` so that a shell which evaluates it sets variables, and does nothing else.
+
+    cliff escapes quotation marks in a value, and lets titles be as they are. The names of VMs are in both, and their
+    users choose them: a name with a command in it would have the operator's shell run that.
+    """
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: argparse.Namespace
+    ) -> None:
+        """Write a variable for each field."""
+        names = [_NO_NAME.sub("_", title) for title in column_names]
+        super().emit_one(names, [_SHELL_SPECIAL.sub(r"\\\g<0>", _text(value)) for value in data], stdout, parsed_args)
+
+
+def _text(value: Any) -> str:
+    return str(value.machine_readable() if isinstance(value, FormattableColumn) else value)
 
 
 def _plain(title: str) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -48,6 +49,18 @@ def test_no_vm_is_an_empty_list_and_no_error(agent: FakeAgent, run: Run) -> None
     assert run("vm", "list").status == 0
     assert json.loads(run("vm", "list", "-f", "json").out) == []
     assert run("vm", "list", "-f", "value").out == ""
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("name", ["$(echo run)", "`echo run`", '"; echo run; "', "back\\slash", "\\", "$HOME", "it's"])
+def test_a_shell_that_evaluates_the_fields_has_the_name_and_runs_nothing(
+    agent: FakeAgent, run: Run, shell: str, name: str
+) -> None:
+    agent.answers[f"/v1/vms/{examples.WEB}"] = examples.vms()[0] | {"instance_name": name, "task_list": []}
+    ran = run("vm", "show", "4f2c", "-f", "shell")
+    script = 'eval "$1"; printf %s "$instance_name"'
+    evaluated = subprocess.run([shell, "-c", script, shell, ran.out], capture_output=True, text=True, check=False)
+    assert (ran.status, evaluated.stdout, evaluated.stderr) == (0, name, "")
 
 
 @pytest.mark.parametrize("output", ["table", "csv", "value", "json", "yaml"])
