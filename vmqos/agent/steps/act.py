@@ -65,18 +65,7 @@ class ActStep:
         self._backoff.keep_only(
             {key for uuid in records for key in _may_fail(uuid, self._memory.requested.requests[uuid])}
         )
-        last = self._had_by(records)
-        in_force = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
-        is_rest_possible = failure is not None and self._groups.blame(plan, in_force, failure, planned.waiting)
-        if failure is not None:
-            why = of_error(failure.error)
-            last |= self._find_in_groups(found.resctrl, records, planned)
-            stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in in_force.items()}
-            if stays != in_force and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
-                # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
-                self._groups.execute([RemoveGroup(failure.step.group)])
-                now = resctrl_state.read(self._filesystem, now)
-            in_force = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in stays.items()}
+        now, in_force, is_rest_possible = self._in_force(now, failure, found.resctrl, records, planned)
         self._note_successes(planned, in_force, records)
         # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
@@ -93,6 +82,37 @@ class ActStep:
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
             self._memory.before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
+
+    def _in_force(
+        self,
+        now: ResctrlState,
+        failure: StepFailed | None,
+        before: ResctrlState,
+        records: Mapping[str, VmRecord],
+        planned: Planned,
+    ) -> tuple[ResctrlState, dict[str, Allocation], bool]:
+        """What each VM has once its control group is made, or could not be.
+
+        :param now: resctrl as it is.
+        :param failure: the step that failed, if one did.
+        :param before: resctrl before the plan was carried out.
+        :returns: resctrl as it is then, the part of its allocation that each VM has, by UUID, and whether a failure
+            concerns some VMs only.
+        """
+        plan, last = planned.plan, self._had_by(records)
+        has = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
+        if failure is None:
+            return now, has, False
+        is_rest_possible = self._groups.blame(plan, has, failure, planned.waiting)
+        last |= self._find_in_groups(before, records, planned)
+        stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in has.items()}
+        if stays != has and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
+            # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
+            self._groups.execute([RemoveGroup(failure.step.group)])
+            now = resctrl_state.read(self._filesystem, now)
+        why = of_error(failure.error)
+        told = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in stays.items()}
+        return now, told, is_rest_possible
 
     def _had_by(self, records: Mapping[str, VmRecord]) -> dict[str, Allocation]:
         """What was in force before for VMs that run still: what a VM had before it was started anew, it has no more."""
