@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from vmqos.allocation import (
@@ -104,20 +104,27 @@ class ControlGroups:
     def blame(
         self, plan: Plan, in_force: Mapping[str, Allocation], failure: StepFailed, waiting: Container[Hashable]
     ) -> bool:
-        """Note the failure for each VM of the step's group that lacks something now; if it has none, for all such VMs.
+        """Note the failure for each VM of the step's group that lacks something now; if none does, for all such VMs.
+
+        If these were left as they are already, and the step failed all the same, it moves their class for the sake of
+        others. Then it is noted for those that are to get most, half of all that get something new: so passes one
+        after the other find out soon who can be served without that step.
 
         :param in_force: the part of its allocation that each VM really has now, by UUID.
         :param waiting: UUIDs of the VMs that this plan left as they are, because something had failed for them.
-        :returns: whether the failure concerns the VMs of one group only, so that a pass without them gets further. The
-            next plan leaves them as they are; where this one did so already, it gets no further.
+        :returns: whether a pass that leaves these VMs as they are gets further. Where this one did so already, it
+            gets no further.
         """
-        group = failure.step.group
-        concerned = [uuid for uuid, given in plan.allocations.items() if given.group == group != ""]
-        blamed = [uuid for uuid in concerned or in_force if in_force[uuid] is not plan.allocations[uuid]]
+        lacking = {uuid for uuid, given in in_force.items() if given is not plan.allocations[uuid]}
+        concerned = {uuid for uuid in lacking if plan.allocations[uuid].group == failure.step.group != ""}
+        fresh = {uuid for uuid in lacking if uuid not in waiting}
+        blamed: Set[str] = concerned or lacking
+        if concerned and fresh and not concerned & fresh:
+            blamed = _those_of_most(plan, fresh)
         at_most = LIMBO if isinstance(failure.error, exceptions.RmidsInLimbo) else math.inf
         for uuid in blamed:
             self._backoff.fail(uuid, of_error(failure.error), at_most)
-        return bool(concerned) and any(uuid not in waiting for uuid in blamed)
+        return bool(blamed & fresh)
 
     def retire(self, plan: Plan, in_force: Mapping[str, Allocation]) -> bool:
         """Remove the groups that no VM needs, unless a VM is in another group than planned.
@@ -127,6 +134,16 @@ class ControlGroups:
         if any(given.group != plan.allocations[uuid].group for uuid, given in in_force.items()):
             return False
         return self.execute(plan.retire) is None
+
+
+def _those_of_most(plan: Plan, uuids: Set[str]) -> Set[str]:
+    """The VMs of that half of their groups which is to get most ways of all caches together; of one group its VMs."""
+    ways = {
+        given.group: sum(mask.count for mask in given.masks.values())
+        for given in map(plan.allocations.__getitem__, uuids)
+    }
+    most = sorted(ways, key=lambda group: (-ways[group], group))[: (len(ways) + 1) // 2]
+    return {uuid for uuid in uuids if plan.allocations[uuid].group in most}
 
 
 def created(plan: Plan) -> set[str]:
