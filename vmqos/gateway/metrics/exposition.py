@@ -27,7 +27,18 @@ from prometheus_client.registry import Collector
 
 from vmqos.gateway.health import OpenStackHealth
 from vmqos.gateway.metrics import old_names
-from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.metrics.agent_answers import (
+    CACHES,
+    COUNTERS,
+    HARDWARE_EVENTS,
+    LLC_OCCUPANCY,
+    MBM_LOCAL,
+    MBM_TOTAL,
+    NEIGHBOURS,
+    VMS,
+    Answers,
+    Remote,
+)
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
 from vmqos.gateway.metrics.left_groups import LeftGroups
 from vmqos.gateway.metrics.remote import RemoteCounters
@@ -78,6 +89,8 @@ _OF_PACKAGES = {
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
+NO_METRICS = LookupError, TypeError, ValueError, OverflowError
+"""What is raised where no metrics can be made of an answer: an agent of another version may answer anything."""
 
 SAME_MOMENT = 0.5
 """Seconds by which two moments differ at least: more than it takes to ask the agent for all that a scrape tells."""
@@ -144,21 +157,39 @@ class HostCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Ask, and yield the metrics."""
-        told, moved = self._ask(), dict[str, Traffic]()
-        if told.telemetry is not None:
-            moved = dict(self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"]))
-            vms = self._left.update(told.telemetry["vms"])
-            told = replace(told, telemetry={**told.telemetry, "vms": dict(vms)})
+        told, remote, moved = self._with_counters(self._ask())
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
-        remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
         yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
         yield from _of_notifications(told.health.get("notifications"))
-        yield from _of_caches(caches)
-        yield from self._listed(told, caches)
-        yield from _of_promise_times(told)
+        yield from _part(told, CACHES, _of_caches(caches))
+        yield from _part(told, VMS, self._listed(told, caches))
+        yield from _part(told, VMS, _of_promise_times(told))
+        yield from _part(told, COUNTERS, self._counted(told, remote, moved))
+        if told.hardware is not None:
+            yield from _part(told, HARDWARE_EVENTS, _of_hardware_events(told.hardware, told.vms))
+        if told.neighbours is not None:
+            yield from _part(told, NEIGHBOURS, _of_neighbours(told.neighbours, told.vms))
+        if self._old_metrics:
+            yield from _part(told, COUNTERS, old_names.collect(told, remote, moved))
+        if told.missing:
+            yield _missing_answers(told.missing)
+
+    def _with_counters(self, told: Answers) -> tuple[Answers, Remote, Mapping[str, Traffic]]:
+        """The answers with counters that do not go back; remote memory traffic, and what the default group moved."""
+        if told.telemetry is None:
+            return told, {}, {}
+        try:
+            moved = self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"])
+            vms = dict(self._left.update(told.telemetry["vms"]))
+            return replace(told, telemetry={**told.telemetry, "vms": vms}), self._remote.update(vms), moved
+        except NO_METRICS as error:
+            _leave_out(told, COUNTERS, error)
+            return replace(told, telemetry=None), {}, {}
+
+    def _counted(self, told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
         yield from _missing(told)
         yield from _ages(told)
         if told.telemetry is not None:
@@ -167,14 +198,8 @@ class HostCollector(Collector):
             groups = told.telemetry["host"].get("groups", {})
             yield from _of_groups(groups, self._rising)
             yield from _of_groups_energy(groups, self._energy)
-        if told.hardware is not None:
-            yield from _of_hardware_events(told.hardware, told.vms)
-        if told.neighbours is not None:
-            yield from _of_neighbours(told.neighbours, told.vms)
-        if self._old_metrics:
-            yield from old_names.collect(told, remote, moved)
 
-    def _listed(self, told: Answers, caches: Mapping[str, contract.Cache]) -> Sequence[Metric]:
+    def _listed(self, told: Answers, caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
         """What only the listing of the VMs and the caches says; the very same metrics for the very same listing.
 
         :param caches: those of L3, by their ids.
@@ -187,7 +212,33 @@ class HostCollector(Collector):
             if self._old_metrics:
                 families.append(old_names.states(told.vms))
             known = self._known_listing = listing, families
-        return known[1]
+        yield from known[1]
+
+
+def _part(told: Answers, part: str, families: Iterable[Metric]) -> Iterator[Metric]:
+    """The metrics of one answer, up to the first that can't be made of it.
+
+    :param part: one of :data:`vmqos.gateway.metrics.agent_answers.PARTS`.
+    """
+    try:
+        yield from families
+    except NO_METRICS as error:
+        _leave_out(told, part, error)
+
+
+def _leave_out(told: Answers, part: str, error: Exception) -> None:
+    told.missing[part] = f"no metrics can be made of the answer: {type(error).__name__}: {error}"
+
+
+def _missing_answers(parts: Iterable[str]) -> Metric:
+    family = Gauge(
+        "vmqos_agent_answer_missing",
+        "1 for each of the agent's answers that is an error or makes no sense, and is left out here, all or in part.",
+        labels=("part",),
+    )
+    for part in parts:
+        family.add_metric([part], 1)
+    return family
 
 
 def _of_agent(health: contract.Health, moments: _Moments) -> Iterator[Metric]:

@@ -7,9 +7,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -17,14 +18,16 @@ from prometheus_client.registry import CollectorRegistry
 
 from vmqos.daemon.log_once import LogOnce
 from vmqos.gateway.health import OpenStackHealth, health
-from vmqos.gateway.metrics.agent_answers import Answers
-from vmqos.gateway.metrics.exposition import HostCollector, WithoutAgent
+from vmqos.gateway.metrics.agent_answers import CACHES, COUNTERS, HARDWARE_EVENTS, NEIGHBOURS, PARTS, VMS, Answers
+from vmqos.gateway.metrics.exposition import NO_METRICS, HostCollector, WithoutAgent
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError, NotOurApi
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs, and
@@ -99,6 +102,8 @@ class Metrics:
         self._made: dict[str, tuple[float, bytes]] = {}
         self._lines: tuple[str, KnownLines] | None = None
         self._listing = _Listing()
+        self._missing: Mapping[str, str] = {}
+        """See :class:`vmqos.gateway.metrics.agent_answers.Answers`, of what was asked last."""
 
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
@@ -130,11 +135,23 @@ class Metrics:
         :raises vmqos.local_api.exceptions.LocalApiError: if it does not answer, or nothing that metrics can be made of.
         """
         try:
-            return self._known_lines(encode, content_type).text(self._registry)
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            text = self._known_lines(encode, content_type).text(self._registry)
+        except NO_METRICS as error:
             self._listing = _Listing()
             problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
             raise NotOurApi(socket=self._agent.socket, problem=problem) from error
+        self._log_missing(self._missing)
+        return text
+
+    def _log_missing(self, missing: Mapping[str, str]) -> None:
+        """Log which answers the text lacks, and have the VMs and the caches asked for again where it lacks theirs."""
+        for part in PARTS:
+            if part in missing:
+                self._once.log(logging.WARNING, part, "metrics of the agent's %s are missing: %s", part, missing[part])
+            elif self._once.end(part):
+                LOG.info("the metrics of the agent's %s are there again", part)
+        if VMS in missing or CACHES in missing:
+            self._listing = _Listing()
 
     def _known_lines(self, encode: Encode, content_type: str) -> KnownLines:
         """What writes that format. Of one format alone lines are kept: most hosts are scraped in no other."""
@@ -143,23 +160,28 @@ class Metrics:
         return self._lines[1]
 
     def _ask(self) -> Answers:
+        missing: dict[str, str] = {}
+        self._missing = missing
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
-        counters, hardware = self._counters(), self._hardware_events()
+        counters = _had(missing, COUNTERS, self._counters)
+        hardware = _had(missing, HARDWARE_EVENTS, self._hardware_events)
         now = time.monotonic()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        listing = self._listed(found.get("revision"))
+        listing = self._listed(found.get("revision"), missing)
         age = max(0.0, now - listing.told_at)
-        return Answers(found, listing.vms, listing.caches, counters, hardware, self._neighbours(), age)
+        neighbours = _had(missing, NEIGHBOURS, self._neighbours)
+        return Answers(found, listing.vms, listing.caches, counters, hardware, neighbours, age, missing)
 
-    def _listed(self, revision: str | None) -> _Listing:
+    def _listed(self, revision: str | None, missing: dict[str, str]) -> _Listing:
         """The VMs and the caches; they are asked for only if something has changed since they were told.
 
         :param revision: what the agent's health says; ``None`` where an earlier agent does not.
+        :param missing: gets why one of the two can't be had; none are told, then.
         """
         if revision is None or revision != self._listing.revision:
-            vms, caches = self._agent.vms(), self._agent.caches()
-            self._listing = _Listing(revision, time.monotonic(), vms, caches)
+            vms, caches = _had(missing, VMS, self._agent.vms), _had(missing, CACHES, self._agent.caches)
+            self._listing = _Listing(revision, time.monotonic(), vms or (), caches or ())
         return self._listing
 
     def _counters(self) -> contract.Telemetry | None:
@@ -195,6 +217,22 @@ class Metrics:
         newest = found["time"]
         # The clock may have been set back since: what was read after now is old as well.
         return None if newest is None or abs(time.time() - newest) > max(3 * found["interval"], JUDGED_FOR) else found
+
+
+def _had(missing: dict[str, str], part: str, ask: Callable[[], T]) -> T | None:
+    """One of the agent's answers; ``None`` where the agent answers, and to this question nothing of use.
+
+    :param missing: gets the reason then.
+    :param part: one of :data:`vmqos.gateway.metrics.agent_answers.PARTS`.
+    :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer at all.
+    """
+    try:
+        return ask()
+    except LocalApiError as error:
+        if not error.is_answer and not isinstance(error, NotOurApi):
+            raise
+        missing[part] = str(error)
+        return None
 
 
 def _encoder(accept: str) -> tuple[Encode, str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.exposition import choose_encoder
@@ -41,7 +42,14 @@ from vmqos.gateway.metrics import text
 from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, LocalApiError
+from vmqos.local_api.exceptions import (
+    AgentFailed,
+    AgentNotRunning,
+    AgentRefused,
+    AgentTimeout,
+    LocalApiError,
+    NotOurApi,
+)
 from vmqos.telemetry import VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
@@ -248,9 +256,9 @@ def test_without_an_agent_the_text_says_so_and_what_the_gateway_itself_knows(
     openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     made = Metrics(agent, openstack)  # type: ignore[arg-type]
     assert values(made.answer("")[1])["vmqos_agent_up"] == 1
-    agent.counters = error
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "SHARED_FOR", 0.0)
+        patch.setattr(agent, "health", Mock(side_effect=error))
         for _ in range(2):
             content_type, told = made.answer("application/openmetrics-text; version=1.0.0")
         assert content_type.startswith("application/openmetrics-text") and told.endswith(b"# EOF\n")
@@ -422,13 +430,101 @@ def test_scrapes_that_come_while_an_agent_that_hangs_is_asked_do_not_wait_for_it
     assert [values(text)["vmqos_agent_up"] for text in found] == [0, 0, 0]
 
 
+A_DEFECT = AgentFailed(status=500, text="a defect")
+
+OF_PARTS = {
+    "vms": "vmqos_vm_promise_state",
+    "caches": "vmqos_cache_ways",
+    "counters": "vmqos_vm_llc_occupancy_bytes",
+    "hardware-events": "vmqos_vm_instructions_total",
+    "neighbours": "vmqos_vm_cache_use",
+}
+"""A metric of each answer of the agent's."""
+
+WITHOUT_VMS = {"vms", "counters", "hardware-events", "neighbours"}
+"""The answers of which nothing is told of VMs that are not known."""
+
+
+def telling_all() -> PlayedAgent:
+    """An agent that has something to tell of everything."""
+    agent = counting(vm((4096, 1, 1), uuid=UUID))
+    agent.hardware = {**HARDWARE, "age_seconds": 1.0, "unavailable": "", "vms": {UUID: EXECUTED}}
+    return agent
+
+
+def parts_in(text: bytes) -> set[str]:
+    names = {name.partition("{")[0] for name in values(text)}
+    return {part for part, name in OF_PARTS.items() if name in names}
+
+
+def missing_in(text: bytes) -> set[str]:
+    return {part for part in OF_PARTS if f'vmqos_agent_answer_missing{{part="{part}"}}' in values(text)}
+
+
+@pytest.mark.parametrize("error", [A_DEFECT, NotOurApi(socket="/run/a", problem="it is no JSON")])
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [
+        ("vms", "vms"),
+        ("caches", "caches"),
+        ("newest_telemetry", "counters"),
+        ("hardware_events", "hardware-events"),
+        ("neighbours", "neighbours"),
+    ],
+)
+def test_one_answer_that_is_an_error_leaves_all_others_told(
+    question: str,
+    part: str,
+    error: LocalApiError,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    agent = telling_all()
+    made = made_of(agent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlayedAgent, question, Mock(side_effect=error))
+        for _ in range(2):
+            told = made.answer("")[1]
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {part}
+    assert parts_in(told) == OF_PARTS.keys() - (WITHOUT_VMS if part == "vms" else {part})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and part in record.message and str(error) in record.message
+    told = made.answer("")[1]
+    assert parts_in(told) == OF_PARTS.keys() and not missing_in(told)
+
+
 @pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])
-def test_an_agent_of_whose_answers_no_metrics_can_be_made_does_not_answer(
+def test_an_answer_of_which_no_metrics_can_be_made_leaves_all_others_told(
     broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = PlayedAgent()
+    agent = telling_all()
     (first, *others) = agent.vms()
     monkeypatch.setattr(PlayedAgent, "vms", lambda self: [{**first, "bandwidth": {"0": 1}, **broken}, *others])
+    told = scrape(agent)
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {"vms"}
+    assert parts_in(told) == OF_PARTS.keys() - {"vms"}
+    (record,) = caplog.records
+    assert "no metrics can be made of the answer" in record.message
+
+
+def test_counters_of_which_no_metrics_can_be_made_are_told_as_missing(caplog: pytest.LogCaptureFixture) -> None:
+    agent = telling_all()
+    del agent.counters["host"]["caches"]  # type: ignore[index, union-attr]
+    told = scrape(agent)
+    assert missing_in(told) == {"counters"} and parts_in(told) == OF_PARTS.keys() - {"counters"}
+    assert told.count(b'reason="no-sweep"') == 6
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("missing", ["pid", "pass_seconds"])
+def test_an_agent_of_whose_health_no_metrics_can_be_made_does_not_answer(
+    missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = PlayedAgent()
+    told = agent.health()
+    del told[missing]
+    monkeypatch.setattr(agent, "health", lambda: told)
     assert values(scrape(agent))["vmqos_agent_up"] == 0
     (record,) = caplog.records
     assert "no metrics can be made of its answers" in record.message
