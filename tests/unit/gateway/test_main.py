@@ -122,6 +122,8 @@ def test_it_answers_for_an_agent_that_comes_later(start: Callable[[], Gateway]) 
     server.start()
     found = AgentClient(str(gateway.socket)).health()
     assert (found["version"], found["placement"], found["nova"]) == (HEALTH["version"], None, None)
+    assert AgentClient(str(gateway.socket)).relay("/metrics", "")[0] == 200
+    assert gateway.socket.with_suffix(".counters").exists(), "counters go on with the next gateway"
     assert gateway.end()[0] == 0
     server.stop()
 

@@ -40,6 +40,7 @@ from vmqos.gateway.metrics.agent_answers import (
     Remote,
 )
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
+from vmqos.gateway.metrics.kept_counters import Kept
 from vmqos.gateway.metrics.left_groups import LeftGroups
 from vmqos.gateway.metrics.remote import RemoteCounters
 from vmqos.gateway.metrics.rising import Key, RisingCounters
@@ -137,9 +138,10 @@ class HostCollector(Collector):
 
     :param ask: the answers of the API as they are now.
     :param old_metrics: whether the metrics of :mod:`vmqos.gateway.metrics.old_names` are told, too.
+    :param kept: what an earlier collector of this host kept of its counters.
     """
 
-    def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True) -> None:
+    def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True, kept: Kept | None = None) -> None:
         self._ask = ask
         self._old_metrics = old_metrics
         self._labels = _VmLabels(old_metrics)
@@ -150,6 +152,14 @@ class HostCollector(Collector):
         self._default_group = DefaultGroupTraffic()
         self._moments = _Moments()
         self._known_listing: tuple[tuple[object, object], Sequence[Metric]] | None = None
+        if kept is not None:
+            self._left.last, self._left.left = kept.last, kept.left
+            self._remote.last, self._rising.highest = kept.remote, kept.highest
+
+    @property
+    def kept(self) -> Kept:
+        """What a later collector needs so that no counter goes back."""
+        return Kept(self._left.last, self._left.left, self._remote.last, self._rising.highest)
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""

@@ -20,6 +20,7 @@ from vmqos.daemon.log_once import LogOnce
 from vmqos.gateway.health import OpenStackHealth, health
 from vmqos.gateway.metrics.agent_answers import CACHES, COUNTERS, HARDWARE_EVENTS, NEIGHBOURS, PARTS, VMS, Answers
 from vmqos.gateway.metrics.exposition import NO_METRICS, HostCollector, WithoutAgent
+from vmqos.gateway.metrics.kept_counters import KeptCounters
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
@@ -83,15 +84,24 @@ class Metrics:
     :param agent: the agent to ask.
     :param openstack: what is known of OpenStack's services.
     :param old_metrics: whether the metrics that others have replaced are told, too.
+    :param kept: where the counters are kept over a restart; ``None``: nowhere.
     """
 
-    def __init__(self, agent: AgentClient, openstack: OpenStackHealth, old_metrics: bool = True) -> None:
+    def __init__(
+        self,
+        agent: AgentClient,
+        openstack: OpenStackHealth,
+        old_metrics: bool = True,
+        kept: KeptCounters | None = None,
+    ) -> None:
         self._agent = agent
         self._openstack = openstack
         self._pid = 0
+        self._kept = kept
+        self._host = HostCollector(self._ask, old_metrics, kept.read() if kept is not None else None)
         self._registry = CollectorRegistry(auto_describe=False)
         # The registry asks its collectors in this order: the agent's PID comes with its health.
-        self._registry.register(HostCollector(self._ask, old_metrics))
+        self._registry.register(self._host)
         ProcessCollector(pid=lambda: self._pid, registry=self._registry)
         own = ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
         self._without_agent = CollectorRegistry(auto_describe=False)
@@ -141,6 +151,9 @@ class Metrics:
             problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
             raise NotOurApi(socket=self._agent.socket, problem=problem) from error
         self._log_missing(self._missing)
+        if self._kept is not None:
+            # At each scrape, for a process may end without a word. It is a hundredth of what the scrape takes.
+            self._kept.write(self._host.kept)
         return text
 
     def _log_missing(self, missing: Mapping[str, str]) -> None:

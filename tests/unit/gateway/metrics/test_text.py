@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -26,8 +27,8 @@ from tests.unit.gateway.answers import (
     over_the_socket,
     telemetry,
 )
+from tests.unit.telemetry.values import HOST, vm
 from tests.unit.telemetry.values import snapshot as counted
-from tests.unit.telemetry.values import vm
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.promise_time import PromiseTime
@@ -39,6 +40,7 @@ from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
 from vmqos.gateway.metrics import text
+from vmqos.gateway.metrics.kept_counters import KeptCounters
 from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
@@ -50,7 +52,7 @@ from vmqos.local_api.exceptions import (
     LocalApiError,
     NotOurApi,
 )
-from vmqos.telemetry import VmReading
+from vmqos.telemetry import GroupReading, VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
 
@@ -528,6 +530,30 @@ def test_an_agent_of_whose_health_no_metrics_can_be_made_does_not_answer(
     assert values(scrape(agent))["vmqos_agent_up"] == 0
     (record,) = caplog.records
     assert "no metrics can be made of its answers" in record.message
+
+
+@pytest.mark.parametrize("asks_old", [False, True])
+def test_no_counter_of_a_vm_or_a_group_falls_when_the_gateway_is_started_anew(asks_old: bool, tmp_path: Path) -> None:
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
+    kept = str(tmp_path / "gateway.counters")
+
+    def scraped(total: int, local: int, of_class: int, generation: str, metrics: Metrics | None = None) -> Any:
+        classes = {"class-1": GroupReading("7", vm((5, of_class, 0)).caches, {})}
+        reading = vm((5, total, local), uuid=UUID, generation=generation)
+        agent = PlayedAgent(counters=telemetry(counted(reading, host=replace(HOST, groups=classes)), 0.0, 2.0))
+        metrics = metrics or Metrics(agent, openstack, asks_old, KeptCounters(kept))  # type: ignore[arg-type]
+        metrics._agent = agent  # type: ignore[assignment]
+        metrics._made.clear()
+        found = values(metrics.answer("")[1])
+        told = {name: value for name, value in found.items() if "_traffic" in name and "default" not in name}
+        return told, metrics
+
+    _, first = scraped(1000, 400, 500, "b+a")
+    before, _ = scraped(970, 390, 490, "a", first)
+    after, _ = scraped(970, 391, 480, "a")
+    assert len(before) == 4 and after.keys() == before.keys()
+    assert not {name: (before[name], after[name]) for name in before if after[name] < before[name]}
+    assert after[f'vmqos_vm_memory_traffic_bytes_total{{cache="0",uuid="{UUID}"}}'] == 1000
 
 
 @pytest.mark.parametrize(
