@@ -246,6 +246,28 @@ def test_a_nova_that_does_not_answer_is_asked_again_and_the_reason_is_told(
     until(lambda: not agent.wants and lookup.health["error"] is None)
 
 
+def test_a_nova_that_fails_to_list_for_some_servers_sake_tells_the_others_one_by_one(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
+    nova.listing = failure = Refused("nova", "GET /servers/detail", 500, "a flavor can't be read")
+    bad, good = [f"bad-{number}" for number in range(4)], ["good-1", "good-2"]
+    nova.servers = {**dict.fromkeys(bad, failure), **dict.fromkeys(good, SPECS)}
+    agent.wants = [wanted(uuid) for uuid in (*bad, *good)]
+    until(lambda: agent.flavors.keys() == set(good))
+    until(lambda: {uuid for uuid, _ in agent.errors} >= set(bad))
+
+
+def test_a_nova_that_fails_altogether_is_not_asked_for_each_server(nova: Nova, agent: PlayedAgent) -> None:
+    nova.listing = failure = Refused("nova", "GET /servers/detail", 503, "no backend")
+    uuids = [f"u{number}" for number in range(50)]
+    nova.servers = dict.fromkeys(uuids, failure)
+    lookup = made(nova, agent, Backoff(60.0, 60.0))
+    lookup.answer([wanted(uuid) for uuid in uuids], agent.hostname)
+    eventually(lambda: lookup.health == {"error": str(failure), "waiting": 50})
+    lookup.stop()
+    assert nova.asked == ["host node-1", "u0", "u1", "u2"]
+
+
 @pytest.mark.parametrize("status", [401, 403, 503])
 def test_a_nova_that_refuses_all_that_it_is_asked_is_told_though_it_is_asked_for_one_server(
     lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None], status: int
