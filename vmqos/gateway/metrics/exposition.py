@@ -71,7 +71,7 @@ _OF_PACKAGES = {
     "unhalted_core_cycles": ("vmqos_vm_package_cycles", "Cycles for which a VM's tasks ran on a package's CPUs."),
     "unhalted_ref_cycles": (
         "vmqos_vm_package_reference_cycles",
-        "The same, counted at a frequency that stays the same.",
+        "Cycles at a frequency that stays the same for which a VM's tasks ran on a package's CPUs.",
     ),
     "stalls_llc_hit": (
         "vmqos_vm_llc_hit_stall_cycles",
@@ -320,12 +320,19 @@ def _of_placement(told: contract.PlacementHealth | None) -> Iterator[Metric]:
     is_told = not told["error"] and told["told_at"] is not None
     yield GaugeMetricFamily("vmqos_placement_up", "Whether OpenStack has what it is to be told of this host.", is_told)
     failures = told["failures"]
-    yield CounterMetricFamily("vmqos_placement_failures", "How often OpenStack could not be told.", failures)
+    yield CounterMetricFamily(
+        "vmqos_placement_failures", "How often OpenStack could not be told of this host.", failures
+    )
     if told["told_at"] is not None:
         text = "When OpenStack was last told something of this host."
         yield GaugeMetricFamily("vmqos_placement_told_timestamp_seconds", text, told["told_at"])
     inventories = told["inventories"].items()
-    yield _by("vmqos_placement_inventory", "What OpenStack was told last.", "resource_class", inventories)
+    yield _by(
+        "vmqos_placement_inventory",
+        "How much of a resource class OpenStack was told last.",
+        "resource_class",
+        inventories,
+    )
 
 
 def _of_nova(nova: contract.NovaHealth | None) -> Iterator[Metric]:
@@ -341,7 +348,7 @@ def _of_notifications(told: contract.NotificationsHealth | None) -> Iterator[Met
     prefix = "vmqos_gateway_notifications"
     yield GaugeMetricFamily(f"{prefix}_up", "Whether the last event could be sent.", not told["error"])
     yield CounterMetricFamily(f"{prefix}_sent", "Notifications that were sent.", told["sent"])
-    yield CounterMetricFamily(f"{prefix}_failed", "Attempts to send one that failed.", told["failures"])
+    yield CounterMetricFamily(f"{prefix}_failed", "Attempts to send a notification that failed.", told["failures"])
     yield CounterMetricFamily(f"{prefix}_lost", "Events that were never sent.", told["lost"])
     yield GaugeMetricFamily(f"{prefix}_waiting", "Events that are still to be sent.", told["waiting"])
     if told["sent_at"] is not None:
@@ -353,9 +360,9 @@ def _of_caches(caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
     ways = ((id, cache["ways"]) for id, cache in caches.items())
     yield _by("vmqos_cache_ways", "Ways of an L3 cache.", "cache", ways)
     free = ((id, cache["free_ways"]) for id, cache in caches.items())
-    yield _by("vmqos_cache_free_ways", "Ways that can still be promised exclusively.", "cache", free)
+    yield _by("vmqos_cache_free_ways", "Ways of an L3 cache that can still be promised exclusively.", "cache", free)
     run = ((id, cache["largest_free_run"]) for id, cache in caches.items())
-    yield _by("vmqos_cache_largest_free_run_ways", "The most ways one mask can still get.", "cache", run)
+    yield _by("vmqos_cache_largest_free_run_ways", "The most ways of an L3 cache one mask can still get.", "cache", run)
     size = ((id, cache["size_bytes"]) for id, cache in caches.items())
     yield _by("vmqos_cache_size_bytes", "Size of an L3 cache.", "cache", size)
 
@@ -393,7 +400,7 @@ def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
 def _of_promise_times(told: Answers) -> Iterator[Metric]:
     """For how long promises were made and kept, up to now: that goes on while nothing changes."""
     promised = Counter("vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",))
-    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",))
+    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long what is promised to a VM was kept.", labels=("uuid",))
     for vm in told.vms:
         # An earlier agent does not tell these.
         seconds, kept_seconds = vm.get("promised_seconds"), vm.get("kept_seconds")
@@ -406,7 +413,9 @@ def _of_promise_times(told: Answers) -> Iterator[Metric]:
 
 def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]:
     tasks = Gauge("vmqos_vm_tasks", "Tasks of a VM at the last look at them.", labels=("uuid",))
-    astray = Gauge("vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group then.", labels=("uuid",))
+    astray = Gauge(
+        "vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group at the last look.", labels=("uuid",)
+    )
     outside = Counter(
         "vmqos_vm_outside_cpu_seconds",
         "CPU time that a VM's tasks used outside of the group with its ways: until all were there, and since.",
@@ -424,8 +433,14 @@ def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]
 
 def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache], labels: _VmLabels) -> Iterator[Metric]:
     names = (*labels.names, "cache")
-    ways = Gauge("vmqos_vm_cache_ways", "Ways that a VM has by its promise, or by a trial.", labels=names)
-    size = Gauge("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
+    ways = Gauge(
+        "vmqos_vm_cache_ways", "Ways of an L3 cache that a VM has by its promise, or by a trial.", labels=names
+    )
+    size = Gauge(
+        "vmqos_vm_cache_allocated_bytes",
+        "Size of the ways of an L3 cache that a VM has by its promise, or by a trial.",
+        labels=names,
+    )
     l2 = Gauge("vmqos_vm_l2_cache_ways", "L2 ways that a VM has by its promise.", labels=names)
     ratio = Gauge(
         "vmqos_vm_memory_bandwidth_limit_ratio",
@@ -534,7 +549,7 @@ def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
     )
     local = Counter(
         "vmqos_vm_node_local_memory_traffic_bytes",
-        "The part of that which the hardware counts as local to the node.",
+        "Bytes moved between a sub-NUMA node's part of an L3 and memory for a VM, as far as it counts as the node's.",
         labels=labels,
     )
     for uuid, vm in counted.items():
