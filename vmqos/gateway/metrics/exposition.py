@@ -243,7 +243,7 @@ def _leave_out(told: Answers, part: str, error: Exception) -> None:
 def _missing_answers(parts: Iterable[str]) -> Metric:
     family = Gauge(
         "vmqos_agent_answer_missing",
-        "1 for each of the agent's answers that is an error or makes no sense, and is left out here, all or in part.",
+        "1 for each of the agent's answers that is left out, all or in part: an error, no sense, or too late.",
         labels=("part",),
     )
     for part in parts:

@@ -34,6 +34,10 @@ SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs, and
 where the agent hangs, as long as its answer is waited for."""
 
+TIME_TO_ASK = 6.0
+"""Seconds after which a scrape asks the agent nothing more, where each of its answers takes long: a client that scrapes
+waits for ten by default, and what it does not hear in time it takes for a gateway that is away."""
+
 NEVER_OLD = 5.0
 """Seconds up to which counters are never called old."""
 
@@ -128,6 +132,8 @@ class Metrics:
             now = time.monotonic()
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
+                # There are many formats, and a text may have megabytes.
+                self._made = {kind: made for kind, made in self._made.items() if now - made[0] <= SHARED_FOR}
                 try:
                     text = self._make(encode, content_type)
                     self._once.end("agent")
@@ -173,27 +179,30 @@ class Metrics:
         return self._lines[1]
 
     def _ask(self) -> Answers:
-        missing: dict[str, str] = {}
+        began, missing = time.monotonic(), dict[str, str]()
         self._missing = missing
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
         counters = _had(missing, COUNTERS, self._counters)
-        hardware = _had(missing, HARDWARE_EVENTS, self._hardware_events)
         now = time.monotonic()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        listing = self._listed(found.get("revision"), missing)
+        until = began + TIME_TO_ASK
+        listing = self._listed(found.get("revision"), missing, until)
         age = max(0.0, now - listing.told_at)
-        neighbours = _had(missing, NEIGHBOURS, self._neighbours)
+        hardware = _had(missing, HARDWARE_EVENTS, self._hardware_events, until)
+        neighbours = _had(missing, NEIGHBOURS, self._neighbours, until)
         return Answers(found, listing.vms, listing.caches, counters, hardware, neighbours, age, missing)
 
-    def _listed(self, revision: str | None, missing: dict[str, str]) -> _Listing:
+    def _listed(self, revision: str | None, missing: dict[str, str], until: float) -> _Listing:
         """The VMs and the caches; they are asked for only if something has changed since they were told.
 
         :param revision: what the agent's health says; ``None`` where an earlier agent does not.
         :param missing: gets why one of the two can't be had; none are told, then.
+        :param until: the monotonic time after which they are not asked for.
         """
         if revision is None or revision != self._listing.revision:
-            vms, caches = _had(missing, VMS, self._agent.vms), _had(missing, CACHES, self._agent.caches)
+            vms = _had(missing, VMS, self._agent.vms, until)
+            caches = _had(missing, CACHES, self._agent.caches, until)
             self._listing = _Listing(revision, time.monotonic(), vms or (), caches or ())
         return self._listing
 
@@ -232,13 +241,17 @@ class Metrics:
         return None if newest is None or abs(time.time() - newest) > max(3 * found["interval"], JUDGED_FOR) else found
 
 
-def _had(missing: dict[str, str], part: str, ask: Callable[[], T]) -> T | None:
+def _had(missing: dict[str, str], part: str, ask: Callable[[], T], until: float = math.inf) -> T | None:
     """One of the agent's answers; ``None`` where the agent answers, and to this question nothing of use.
 
     :param missing: gets the reason then.
     :param part: one of :data:`vmqos.gateway.metrics.agent_answers.PARTS`.
+    :param until: the monotonic time after which it is not asked for.
     :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer at all.
     """
+    if time.monotonic() > until:
+        missing[part] = f"there was no time left to ask for them: the other answers took {TIME_TO_ASK:g} s or longer"
+        return None
     try:
         return ask()
     except LocalApiError as error:

@@ -496,6 +496,36 @@ def test_one_answer_that_is_an_error_leaves_all_others_told(
     assert parts_in(told) == OF_PARTS.keys() and not missing_in(told)
 
 
+def test_an_agent_whose_answers_take_long_is_asked_for_what_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(text, "TIME_TO_ASK", 0.05)
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    agent = telling_all()
+    made, at_once = made_of(agent), PlayedAgent.newest_telemetry
+    made.answer("")
+
+    def late(agent: PlayedAgent) -> contract.Telemetry:
+        time.sleep(0.1)
+        return at_once(agent)
+
+    monkeypatch.setattr(PlayedAgent, "newest_telemetry", late)
+    told = made.answer("")[1]
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {"hardware-events", "neighbours"}
+    assert parts_in(told) == {"vms", "caches", "counters"}, "these are known still, and need not be asked for"
+    told = scrape(agent)
+    assert missing_in(told) == OF_PARTS.keys() - {"counters"}
+    assert "there was no time left to ask for them" in caplog.text
+
+
+def test_a_text_that_is_shared_no_more_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", 0.0)
+    made = made_of(counting())
+    for kind in sorted(FORMATS):
+        made.answer(kind)
+    assert len(made._made) == 1
+
+
 @pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])
 def test_an_answer_of_which_no_metrics_can_be_made_leaves_all_others_told(
     broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
