@@ -23,7 +23,7 @@ from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
 from vmqos.openstack import nova
-from vmqos.openstack.exceptions import CloudError, HostnameUnknown, Refused, ServerUnknown
+from vmqos.openstack.exceptions import CloudError, FlavorHidden, HostnameUnknown, Refused, ServerUnknown
 from vmqos.openstack.nova import Nova
 from vmqos.openstack.service import Service
 from vmqos.reason import Code, Reason, of_error
@@ -210,10 +210,10 @@ class FlavorLookup:
             try:
                 self._answered(entry, answers[uuid] if uuid in answers else self._api.extra_specs(uuid))
                 is_answered = True
-            except (ServerUnknown, Refused) as refusal:
-                if isinstance(refusal, ServerUnknown):
+            except (ServerUnknown, FlavorHidden, Refused) as refusal:
+                if not isinstance(refusal, Refused):
                     self._reached()
-                elif refusal.status:
+                if isinstance(refusal, FlavorHidden) or (isinstance(refusal, Refused) and refusal.status):
                     refused = str(refusal)
                 self._failed(uuid, of_error(refusal))
                 failed += isinstance(refusal, Refused) and refusal.status >= 500

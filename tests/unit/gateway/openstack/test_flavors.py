@@ -19,7 +19,7 @@ from vmqos.daemon.backoff import Backoff
 from vmqos.gateway.openstack import flavors
 from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
-from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
+from vmqos.openstack.exceptions import FlavorHidden, Refused, ServerUnknown, Unreachable
 
 SPECS = {"hw:cache_ways": "2"}
 
@@ -204,6 +204,17 @@ def test_a_server_that_nova_does_not_know_keeps_no_other_waiting(
     until(lambda: [uuid for uuid, why in agent.errors if "knows no server a" in why] == ["a"])
     nova.servers["a"] = SPECS
     until(lambda: not agent.wants)
+
+
+def test_a_flavor_that_is_not_shown_keeps_no_other_server_waiting(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
+    nova.servers = {"hidden": FlavorHidden("hidden"), "shown": SPECS}
+    agent.wants = [wanted("hidden"), wanted("shown")]
+    until(lambda: agent.flavors == {"shown": SPECS} and agent.errors)
+    assert {uuid for uuid, why in agent.errors if "os_compute_api:servers:show:flavor-extra-specs" in why} == {"hidden"}
+    # Where none is shown, that is worth telling of Nova.
+    until(lambda: "does not show the extra specs" in (lookup.health["error"] or ""))
 
 
 @pytest.mark.parametrize(
