@@ -18,7 +18,7 @@ OPTIONS = [
     cfg.PortOpt(
         "port",
         default=19177,
-        help="The TCP port; 0 leaves HTTP to the Unix socket ([gateway] socket). If it is taken, the gateway says so "
-        "in its log and does its work without.",
+        help="The TCP port; 0 leaves HTTP to the Unix socket ([gateway] socket). While it can't be had, the gateway "
+        "says so in its log, does its work without, and tries again.",
     ),
 ]

@@ -11,6 +11,8 @@ What waitress alone leaves open, and what is done here:
   Here, a connection has one request at a time; one with more behind it is answered and closed.
 * At its limit of connections it accepts no more, even if one client has all of them. Here, the client that has the most
   connections makes room: its connection that has waited longest without a whole request is closed.
+* It keeps each answer until its client has taken it. Here, where answers of many megabytes wait for clients that do not
+  read, the client that has the most of them loses the one that has waited longest.
 * One client can have all threads work for it, and others' requests queue behind. Here, a client has some requests
   answered at a time and a further one is refused, so that a place is always left for a question that is answered at
   once, such as for health.
@@ -72,6 +74,9 @@ REQUEST_TIME = 10.0
 
 ANSWER_TIME = 30.0
 """Seconds that a client has to take an answer."""
+
+MOST_WAITING = 64 << 20
+"""Bytes of answers that wait to be taken as a whole on all connections of a server. A single one may have more."""
 
 LOOK_AFTER = 1.0
 """Seconds between two looks at which connections are overdue."""
@@ -238,6 +243,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     :ivar peer: who is at the other end; connections of one client have the same.
     :ivar is_shut: whether it is about to be closed.
+    :ivar kept: bytes of the answer that are in memory, those that the client has taken included, until it has all.
     :ivar waits_since: since when a whole request is waited for, or the answer is being taken; infinite while a thread
         makes the answer.
     """
@@ -248,6 +254,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: dict[int, Any], peer: str) -> None:
         self.is_shut = False
+        self.kept = 0
         self.waits_since = time.monotonic()
         self.peer = peer
         super().__init__(server, sock, addr, adj, map=map)
@@ -303,7 +310,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def service(self) -> None:
         """Answer the request; called by a thread of a pool."""
-        request = self.requests[0]
+        request, self.kept = self.requests[0], 0
         try:
             super().service()
         finally:
@@ -311,6 +318,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
                 # The client may have had its answer, and another thread its next request, before this thread is done.
                 if not self.requests or self.requests[0] is request:
                     self.waits_since = time.monotonic()
+
+    def write_soon(self, data: Any) -> int:
+        """Have something sent; called by a thread of a pool."""
+        written: int = super().write_soon(data)
+        self.kept += written
+        return written
 
     def is_overdue(self) -> bool:
         """Whether the client has taken too long to ask, or to take its answer."""
@@ -381,12 +394,13 @@ class _Places:
         return kept
 
     def maintenance(self, now: float) -> None:
-        """Close what is overdue, about once a second; called in each round by the thread that polls.
+        """Close what keeps too much, in each round of the polling thread, and about once a second what is overdue.
 
         waitress's own interval is by the wall clock: one that was set back would have nothing closed until it is there
         again.
         """
         self.next_channel_cleanup = 0.0
+        _limit_waiting([one for one in _channels(self._map) if one.total_outbufs_len and not one.is_shut])
         if time.monotonic() < self._looks_at:
             return
         self._looks_at = time.monotonic() + LOOK_AFTER
@@ -420,6 +434,21 @@ def _make_room(channels: list[_Channel]) -> None:
     # Stable: those that ask for something stay in the order in which they came.
     theirs.sort(key=lambda one: math.inf if one[0] else one[1].waits_since)
     _first_to_go(theirs).shut()
+
+
+def _limit_waiting(channels: list[_Channel]) -> None:
+    """Close connections where too much waits to be taken on them.
+
+    The client on whose connections the most waits gives up the one whose answer has waited longest.
+    """
+    while len(channels) > 1 and sum(channel.kept for channel in channels) > MOST_WAITING:
+        waiting = Counter[str]()
+        for channel in channels:
+            waiting[channel.peer] += channel.kept
+        peer = waiting.most_common(1)[0][0]
+        slowest = min((one for one in channels if one.peer == peer), key=lambda one: one.waits_since)
+        slowest.shut()
+        channels.remove(slowest)
 
 
 def _first_to_go(connections: Sequence[tuple[_Asks, T]]) -> T:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from vmqos.daemon.notify import notify
 from vmqos.daemon.unix_server import SocketUnusable, UnixServer
 from vmqos.daemon.wakeup import Wakeup
 from vmqos.gateway.agent_away import AgentWatch
+from vmqos.gateway.metrics.kept_counters import KeptCounters
 from vmqos.gateway.metrics.text import Metrics
 from vmqos.gateway.openstack.openstack_sync import OpenStackSync
 from vmqos.gateway.page import Site
@@ -98,7 +100,8 @@ def _serve(conf: cfg.ConfigOpts, ends: Wakeup) -> None:
     """Answer until a signal says that this is the end."""
     agent = AgentClient(conf.gateway.agent_socket, AGENT_TIMEOUT, keeps_connections=True)
     openstack = OpenStackSync.of(conf, agent)
-    metrics = Metrics(agent, openstack, conf.gateway.old_metrics)
+    kept = KeptCounters(f"{os.path.splitext(conf.gateway.socket)[0]}.counters")
+    metrics = Metrics(agent, openstack, conf.gateway.old_metrics, kept)
     application = Site(Relay(agent, openstack, metrics), conf.api.host_names)
     servers = (
         UnixServer(

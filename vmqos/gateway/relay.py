@@ -59,7 +59,14 @@ class Relay:
         except LocalApiError as error:
             answer = _json(503, {"error": agent_away.explain(error), "agent_answers": False})
         phrase = http.client.responses.get(answer.status, "Unknown")
-        headers = [("Content-Type", answer.media_type), ("Content-Length", str(len(answer.content)))]
+        headers = [
+            ("Content-Type", answer.media_type),
+            ("Content-Length", str(len(answer.content))),
+            # Every answer is of its moment, and a proxy in front may keep one that does not say so.
+            ("Cache-Control", "no-store"),
+        ]
+        if answer.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD"))
         start_response(f"{answer.status} {phrase}", headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.content]
 

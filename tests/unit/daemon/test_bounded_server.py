@@ -268,6 +268,30 @@ def test_who_does_not_take_the_answer_is_cut_off(
     assert taken < LARGE
 
 
+def test_answers_that_nobody_takes_do_not_fill_the_memory(
+    connect: Connect, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_server, "MOST_WAITING", 3 * LARGE + 65536)
+    slow = []
+    for number in range(8):
+        slow.append(connect())
+        slow[-1].sendall(REQUEST.replace(b"fast", b"large"))
+        eventually(lambda: served.has_answered(number + 1))  # noqa: B023
+    eventually(lambda: len(served.channels()) == 3)
+    status, body = answer(slow[-1])
+    assert (status, len(body)) == (200, LARGE), "the newest is not the one"
+    status, body = ask(connect, "/large")
+    assert (status, len(body)) == (200, LARGE)
+
+
+def test_an_answer_that_is_larger_than_all_that_may_wait_is_sent_all_the_same(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_server, "MOST_WAITING", LARGE // 2)
+    status, body = ask(connect, "/large")
+    assert (status, len(body)) == (200, LARGE)
+
+
 def test_requests_that_come_in_one_piece_block_no_thread(connect: Connect, served: Served) -> None:
     greedy = [connect() for _ in range(2 * bounded_server.THREADS)]
     for connection in greedy:

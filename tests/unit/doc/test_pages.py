@@ -111,6 +111,7 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
 
     from tests.unit.gateway.answers import EXECUTED, HARDWARE, IN_BYTES, NOTHING_EXECUTED, TOLD, telemetry
     from tests.unit.telemetry.values import HOST, snapshot, vm
+    from vmqos.gateway.metrics.agent_answers import PARTS
     from vmqos.gateway.metrics.exposition import HostCollector
     from vmqos.reason import Code
     from vmqos.simulator.hardware.profiles import ENERGY_EVENTS, EXECUTION_EVENTS
@@ -126,14 +127,18 @@ def test_the_reference_has_every_metric_and_every_word_that_a_label_may_have() -
     waits["uuid"] = "v"
     hardware = {**HARDWARE, "vms": {"u": EXECUTED, "v": NOTHING_EXECUTED}}
     told_now = replace(TOLD, vms=[*TOLD.vms, waits], telemetry=found, hardware=hardware)
+    told_now = replace(told_now, missing=dict.fromkeys(PARTS, "a defect"))
     registry.register(HostCollector(lambda: told_now))
     made = {
         sample.name if metric.type != "histogram" else metric.name
         for metric in registry.collect()
         for sample in metric.samples
     }
+    # A monitoring system shows each by itself.
+    helps = {metric.documentation for metric in registry.collect()}
+    assert not [text for text in helps if re.search(r"^The same,|\b(those|of that)\b|\bthen\.", text)]
     told = set(re.findall(r"``([a-z0-9_-]+)``", text_of("reference", "metrics.rst")))
-    assert made <= told
+    assert made <= told and set(PARTS) <= told
     gateways_own = {metric.name for metric in ProcessCollector("vmqos_gateway", registry=None).collect()}
     gateways_own |= {f"{name}_total" for name in gateways_own}
     assert {name for name in told if name.startswith("vmqos_")} <= made | gateways_own | {

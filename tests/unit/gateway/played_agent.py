@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentRefused, LocalApiError
+from vmqos.local_api.exceptions import AgentRefused
 
 CAPACITY: contract.Capacity = {
     "ways": 9,
@@ -43,7 +43,7 @@ class PlayedAgent:
         self.wants: list[contract.WantedFlavor] = []
         self.flavors: dict[str, Mapping[str, str]] = {}
         self.errors: list[tuple[str, str]] = []
-        self.refuses: dict[str, LocalApiError] = {}
+        self.refuses: dict[str, Exception] = {}
         self.asked = 0
 
     def openstack(self) -> contract.OpenStack:

@@ -37,6 +37,9 @@ class Agent:
         return [json.dumps(HEALTH if is_health else {"path": path}).encode()]
 
 
+NOT_KEPT = {"Cache-Control": "no-store"}
+
+
 @pytest.fixture
 def socket(tmp_path: Path) -> str:
     return str(tmp_path / "agent.sock")
@@ -109,7 +112,7 @@ def test_the_agent_is_asked_for_its_api(
     status, headers, body = ask(socket, path, query=query)
     path = path.rstrip("/")
     assert (status, json.loads(body)) == ("200 OK", {"path": path})
-    assert headers == {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    assert headers == {"Content-Type": "application/json", "Content-Length": str(len(body)), **NOT_KEPT}
     assert agent.asked == [("GET", path, asked)]
     assert ask(socket, path, "HEAD", query) == (status, headers, b"")
 
@@ -119,7 +122,7 @@ def test_an_answer_of_the_agent_is_handed_on_whatever_it_says(status: str, agent
     agent.status = status
     assert ask(socket, "/v1/vms") == (
         status,
-        {"Content-Type": "application/json", "Content-Length": "19"},
+        {"Content-Type": "application/json", "Content-Length": "19", **NOT_KEPT},
         b'{"path": "/v1/vms"}',
     )
 
@@ -176,7 +179,8 @@ def test_the_longest_question_is_answered(filler: str, agent: Agent, socket: str
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT"])
 @pytest.mark.parametrize("path", ["/metrics", "/v1/vms", "/v1/health", "/v1/flavors/u", "/v1/sizes/u", "/nowhere"])
 def test_no_client_can_change_anything(method: str, path: str, agent: Agent, socket: str) -> None:
-    assert ask(socket, path, method)[0] == "405 Method Not Allowed"
+    status, headers, _ = ask(socket, path, method)
+    assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
     assert agent.asked == []
 
 
@@ -187,6 +191,11 @@ def test_the_agents_health_is_told_with_that_of_openstack(path: str, agent: Agen
     of_gateway = {"placement": PLACEMENT, "nova": NOVA, "notifications": NOTIFICATIONS}
     assert json.loads(body) == over_the_socket({**HEALTH, **of_gateway})
     assert ask(socket, path, "HEAD") == (status, headers, b"")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/health", "/v1/vms", "/nowhere"])
+def test_no_proxy_keeps_an_answer_which_is_of_its_moment(path: str, agent: Agent, socket: str) -> None:
+    assert ask(socket, path)[1]["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/vms", "/v1/nothing"])

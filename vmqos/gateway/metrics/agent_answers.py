@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vmqos.local_api import contract
 
@@ -24,6 +24,15 @@ NO_COUNTER = "no-counter"
 NO_SWEEP = "no-sweep"
 """Why a counter has no value where all counters could not be read for a while."""
 
+VMS = "vms"
+CACHES = "caches"
+COUNTERS = "counters"
+HARDWARE_EVENTS = "hardware-events"
+NEIGHBOURS = "neighbours"
+
+PARTS = (VMS, CACHES, COUNTERS, HARDWARE_EVENTS, NEIGHBOURS)
+"""The answers that a scrape can do without: where one can't be had, the others are told."""
+
 Remote = Mapping[tuple[str, str], float]
 """Bytes to and from other sockets' memory, by UUID and cache id."""
 
@@ -40,6 +49,8 @@ class Answers:
     :ivar hardware: what the VMs' tasks execute; ``None`` where that is not known, or was not read for a while.
     :ivar neighbours: who slows whom; ``None`` where the agent is an earlier one.
     :ivar listing_age: seconds since the VMs and the caches were told.
+    :ivar missing: why nothing of one of :data:`PARTS` is told, or not all of it. The agent answers that question with
+        an error, or no metrics can be made of what it answers: the latter is added where they are made.
     """
 
     health: contract.Health
@@ -49,6 +60,7 @@ class Answers:
     hardware: contract.HardwareEvents | None = None
     neighbours: contract.Neighbours | None = None
     listing_age: float = 0.0
+    missing: dict[str, str] = field(default_factory=dict)
 
     @property
     def counted(self) -> Mapping[str, contract.VmTelemetry]:

@@ -27,8 +27,20 @@ from prometheus_client.registry import Collector
 
 from vmqos.gateway.health import OpenStackHealth
 from vmqos.gateway.metrics import old_names
-from vmqos.gateway.metrics.agent_answers import LLC_OCCUPANCY, MBM_LOCAL, MBM_TOTAL, Answers, Remote
+from vmqos.gateway.metrics.agent_answers import (
+    CACHES,
+    COUNTERS,
+    HARDWARE_EVENTS,
+    LLC_OCCUPANCY,
+    MBM_LOCAL,
+    MBM_TOTAL,
+    NEIGHBOURS,
+    VMS,
+    Answers,
+    Remote,
+)
 from vmqos.gateway.metrics.default_group import DefaultGroupTraffic, Traffic
+from vmqos.gateway.metrics.kept_counters import Kept
 from vmqos.gateway.metrics.left_groups import LeftGroups
 from vmqos.gateway.metrics.remote import RemoteCounters
 from vmqos.gateway.metrics.rising import Key, RisingCounters
@@ -59,7 +71,7 @@ _OF_PACKAGES = {
     "unhalted_core_cycles": ("vmqos_vm_package_cycles", "Cycles for which a VM's tasks ran on a package's CPUs."),
     "unhalted_ref_cycles": (
         "vmqos_vm_package_reference_cycles",
-        "The same, counted at a frequency that stays the same.",
+        "Cycles at a frequency that stays the same for which a VM's tasks ran on a package's CPUs.",
     ),
     "stalls_llc_hit": (
         "vmqos_vm_llc_hit_stall_cycles",
@@ -78,6 +90,8 @@ _OF_PACKAGES = {
 _LIMIT_SCALES = {"%": 0.01, "MB/s": 1e6}
 """What a limit of memory bandwidth is multiplied by to have a ratio, or bytes a second, by the unit it is told in."""
 
+NO_METRICS = LookupError, TypeError, ValueError, OverflowError
+"""What is raised where no metrics can be made of an answer: an agent of another version may answer anything."""
 
 SAME_MOMENT = 0.5
 """Seconds by which two moments differ at least: more than it takes to ask the agent for all that a scrape tells."""
@@ -124,9 +138,10 @@ class HostCollector(Collector):
 
     :param ask: the answers of the API as they are now.
     :param old_metrics: whether the metrics of :mod:`vmqos.gateway.metrics.old_names` are told, too.
+    :param kept: what an earlier collector of this host kept of its counters.
     """
 
-    def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True) -> None:
+    def __init__(self, ask: Callable[[], Answers], old_metrics: bool = True, kept: Kept | None = None) -> None:
         self._ask = ask
         self._old_metrics = old_metrics
         self._labels = _VmLabels(old_metrics)
@@ -137,6 +152,14 @@ class HostCollector(Collector):
         self._default_group = DefaultGroupTraffic()
         self._moments = _Moments()
         self._known_listing: tuple[tuple[object, object], Sequence[Metric]] | None = None
+        if kept is not None:
+            self._left.last, self._left.left = kept.last, kept.left
+            self._remote.last, self._rising.highest = kept.remote, kept.highest
+
+    @property
+    def kept(self) -> Kept:
+        """What a later collector needs so that no counter goes back."""
+        return Kept(self._left.last, self._left.left, self._remote.last, self._rising.highest)
 
     def describe(self) -> Iterable[Metric]:
         """No metric is known before the first scrape."""
@@ -144,21 +167,39 @@ class HostCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Ask, and yield the metrics."""
-        told, moved = self._ask(), dict[str, Traffic]()
-        if told.telemetry is not None:
-            moved = dict(self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"]))
-            vms = self._left.update(told.telemetry["vms"])
-            told = replace(told, telemetry={**told.telemetry, "vms": dict(vms)})
+        told, remote, moved = self._with_counters(self._ask())
         caches = {str(cache["id"]): cache for cache in told.caches if cache["resource"] == "L3"}
-        remote = self._remote.update(told.telemetry["vms"]) if told.telemetry is not None else {}
         yield from _of_agent(told.health, self._moments)
         yield from _of_resctrl(told.health["resctrl"])
         yield from _of_placement(told.health.get("placement"))
         yield from _of_nova(told.health.get("nova"))
         yield from _of_notifications(told.health.get("notifications"))
-        yield from _of_caches(caches)
-        yield from self._listed(told, caches)
-        yield from _of_promise_times(told)
+        yield from _part(told, CACHES, _of_caches(caches))
+        yield from _part(told, VMS, self._listed(told, caches))
+        yield from _part(told, VMS, _of_promise_times(told))
+        yield from _part(told, COUNTERS, self._counted(told, remote, moved))
+        if told.hardware is not None:
+            yield from _part(told, HARDWARE_EVENTS, _of_hardware_events(told.hardware, told.vms))
+        if told.neighbours is not None:
+            yield from _part(told, NEIGHBOURS, _of_neighbours(told.neighbours, told.vms))
+        if self._old_metrics:
+            yield from _part(told, COUNTERS, old_names.collect(told, remote, moved))
+        if told.missing:
+            yield _missing_answers(told.missing)
+
+    def _with_counters(self, told: Answers) -> tuple[Answers, Remote, Mapping[str, Traffic]]:
+        """The answers with counters that do not go back; remote memory traffic, and what the default group moved."""
+        if told.telemetry is None:
+            return told, {}, {}
+        try:
+            moved = self._default_group.update(told.telemetry["host"]["caches"], told.telemetry["vms"])
+            vms = dict(self._left.update(told.telemetry["vms"]))
+            return replace(told, telemetry={**told.telemetry, "vms": vms}), self._remote.update(vms), moved
+        except NO_METRICS as error:
+            _leave_out(told, COUNTERS, error)
+            return replace(told, telemetry=None), {}, {}
+
+    def _counted(self, told: Answers, remote: Remote, moved: Mapping[str, Traffic]) -> Iterator[Metric]:
         yield from _missing(told)
         yield from _ages(told)
         if told.telemetry is not None:
@@ -167,14 +208,8 @@ class HostCollector(Collector):
             groups = told.telemetry["host"].get("groups", {})
             yield from _of_groups(groups, self._rising)
             yield from _of_groups_energy(groups, self._energy)
-        if told.hardware is not None:
-            yield from _of_hardware_events(told.hardware, told.vms)
-        if told.neighbours is not None:
-            yield from _of_neighbours(told.neighbours, told.vms)
-        if self._old_metrics:
-            yield from old_names.collect(told, remote, moved)
 
-    def _listed(self, told: Answers, caches: Mapping[str, contract.Cache]) -> Sequence[Metric]:
+    def _listed(self, told: Answers, caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
         """What only the listing of the VMs and the caches says; the very same metrics for the very same listing.
 
         :param caches: those of L3, by their ids.
@@ -187,7 +222,33 @@ class HostCollector(Collector):
             if self._old_metrics:
                 families.append(old_names.states(told.vms))
             known = self._known_listing = listing, families
-        return known[1]
+        yield from known[1]
+
+
+def _part(told: Answers, part: str, families: Iterable[Metric]) -> Iterator[Metric]:
+    """The metrics of one answer, up to the first that can't be made of it.
+
+    :param part: one of :data:`vmqos.gateway.metrics.agent_answers.PARTS`.
+    """
+    try:
+        yield from families
+    except NO_METRICS as error:
+        _leave_out(told, part, error)
+
+
+def _leave_out(told: Answers, part: str, error: Exception) -> None:
+    told.missing[part] = f"no metrics can be made of the answer: {type(error).__name__}: {error}"
+
+
+def _missing_answers(parts: Iterable[str]) -> Metric:
+    family = Gauge(
+        "vmqos_agent_answer_missing",
+        "1 for each of the agent's answers that is left out, all or in part: an error, no sense, or too late.",
+        labels=("part",),
+    )
+    for part in parts:
+        family.add_metric([part], 1)
+    return family
 
 
 def _of_agent(health: contract.Health, moments: _Moments) -> Iterator[Metric]:
@@ -259,12 +320,19 @@ def _of_placement(told: contract.PlacementHealth | None) -> Iterator[Metric]:
     is_told = not told["error"] and told["told_at"] is not None
     yield GaugeMetricFamily("vmqos_placement_up", "Whether OpenStack has what it is to be told of this host.", is_told)
     failures = told["failures"]
-    yield CounterMetricFamily("vmqos_placement_failures", "How often OpenStack could not be told.", failures)
+    yield CounterMetricFamily(
+        "vmqos_placement_failures", "How often OpenStack could not be told of this host.", failures
+    )
     if told["told_at"] is not None:
         text = "When OpenStack was last told something of this host."
         yield GaugeMetricFamily("vmqos_placement_told_timestamp_seconds", text, told["told_at"])
     inventories = told["inventories"].items()
-    yield _by("vmqos_placement_inventory", "What OpenStack was told last.", "resource_class", inventories)
+    yield _by(
+        "vmqos_placement_inventory",
+        "How much of a resource class OpenStack was told last.",
+        "resource_class",
+        inventories,
+    )
 
 
 def _of_nova(nova: contract.NovaHealth | None) -> Iterator[Metric]:
@@ -280,7 +348,7 @@ def _of_notifications(told: contract.NotificationsHealth | None) -> Iterator[Met
     prefix = "vmqos_gateway_notifications"
     yield GaugeMetricFamily(f"{prefix}_up", "Whether the last event could be sent.", not told["error"])
     yield CounterMetricFamily(f"{prefix}_sent", "Notifications that were sent.", told["sent"])
-    yield CounterMetricFamily(f"{prefix}_failed", "Attempts to send one that failed.", told["failures"])
+    yield CounterMetricFamily(f"{prefix}_failed", "Attempts to send a notification that failed.", told["failures"])
     yield CounterMetricFamily(f"{prefix}_lost", "Events that were never sent.", told["lost"])
     yield GaugeMetricFamily(f"{prefix}_waiting", "Events that are still to be sent.", told["waiting"])
     if told["sent_at"] is not None:
@@ -292,9 +360,9 @@ def _of_caches(caches: Mapping[str, contract.Cache]) -> Iterator[Metric]:
     ways = ((id, cache["ways"]) for id, cache in caches.items())
     yield _by("vmqos_cache_ways", "Ways of an L3 cache.", "cache", ways)
     free = ((id, cache["free_ways"]) for id, cache in caches.items())
-    yield _by("vmqos_cache_free_ways", "Ways that can still be promised exclusively.", "cache", free)
+    yield _by("vmqos_cache_free_ways", "Ways of an L3 cache that can still be promised exclusively.", "cache", free)
     run = ((id, cache["largest_free_run"]) for id, cache in caches.items())
-    yield _by("vmqos_cache_largest_free_run_ways", "The most ways one mask can still get.", "cache", run)
+    yield _by("vmqos_cache_largest_free_run_ways", "The most ways of an L3 cache one mask can still get.", "cache", run)
     size = ((id, cache["size_bytes"]) for id, cache in caches.items())
     yield _by("vmqos_cache_size_bytes", "Size of an L3 cache.", "cache", size)
 
@@ -332,7 +400,7 @@ def _of_promises(vms: Iterable[contract.Vm]) -> Iterator[Metric]:
 def _of_promise_times(told: Answers) -> Iterator[Metric]:
     """For how long promises were made and kept, up to now: that goes on while nothing changes."""
     promised = Counter("vmqos_vm_promise_seconds", "How long something has been promised to a VM.", labels=("uuid",))
-    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long of that the promise was kept.", labels=("uuid",))
+    kept_for = Counter("vmqos_vm_promise_kept_seconds", "How long what is promised to a VM was kept.", labels=("uuid",))
     for vm in told.vms:
         # An earlier agent does not tell these.
         seconds, kept_seconds = vm.get("promised_seconds"), vm.get("kept_seconds")
@@ -345,7 +413,9 @@ def _of_promise_times(told: Answers) -> Iterator[Metric]:
 
 def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]:
     tasks = Gauge("vmqos_vm_tasks", "Tasks of a VM at the last look at them.", labels=("uuid",))
-    astray = Gauge("vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group then.", labels=("uuid",))
+    astray = Gauge(
+        "vmqos_vm_tasks_out_of_place", "Tasks of a VM that were not in its group at the last look.", labels=("uuid",)
+    )
     outside = Counter(
         "vmqos_vm_outside_cpu_seconds",
         "CPU time that a VM's tasks used outside of the group with its ways: until all were there, and since.",
@@ -363,8 +433,14 @@ def _of_tasks(vms: Iterable[contract.Vm], labels: _VmLabels) -> Iterator[Metric]
 
 def _of_grants(vms: Iterable[contract.Vm], caches: Mapping[str, contract.Cache], labels: _VmLabels) -> Iterator[Metric]:
     names = (*labels.names, "cache")
-    ways = Gauge("vmqos_vm_cache_ways", "Ways that a VM has by its promise, or by a trial.", labels=names)
-    size = Gauge("vmqos_vm_cache_allocated_bytes", "Size of those ways.", labels=names)
+    ways = Gauge(
+        "vmqos_vm_cache_ways", "Ways of an L3 cache that a VM has by its promise, or by a trial.", labels=names
+    )
+    size = Gauge(
+        "vmqos_vm_cache_allocated_bytes",
+        "Size of the ways of an L3 cache that a VM has by its promise, or by a trial.",
+        labels=names,
+    )
     l2 = Gauge("vmqos_vm_l2_cache_ways", "L2 ways that a VM has by its promise.", labels=names)
     ratio = Gauge(
         "vmqos_vm_memory_bandwidth_limit_ratio",
@@ -473,7 +549,7 @@ def _of_nodes(counted: Mapping[str, contract.VmTelemetry]) -> Iterator[Metric]:
     )
     local = Counter(
         "vmqos_vm_node_local_memory_traffic_bytes",
-        "The part of that which the hardware counts as local to the node.",
+        "Bytes moved between a sub-NUMA node's part of an L3 and memory for a VM, as far as it counts as the node's.",
         labels=labels,
     )
     for uuid, vm in counted.items():

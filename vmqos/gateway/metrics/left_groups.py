@@ -27,33 +27,39 @@ def are_of_one_vm(generation: str, other: str) -> bool:
 
 
 class LeftGroups:
-    """Adds to the VMs' counters what they had counted in groups that the VMs have left."""
+    """Adds to the VMs' counters what they had counted in groups that the VMs have left.
+
+    :ivar last: the generation and the number of each counter when it last had one, of VMs that have or had two groups.
+    :ivar left: what is to be added to each counter of these VMs.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[str, dict[Key, tuple[str, float]]] = {}
-        """The generation and the number of each counter when it last had one, of VMs that have or had two groups."""
-        self._left: dict[str, dict[Key, float]] = {}
+        self.last: dict[str, dict[Key, tuple[str, float]]] = {}
+        self.left: dict[str, dict[Key, float]] = {}
 
     def update(self, vms: Mapping[str, contract.VmTelemetry]) -> Mapping[str, contract.VmTelemetry]:
         """The VMs with what is to be added; VMs that are gone are forgotten.
 
         :param vms: by UUID.
         """
-        for gone in self._last.keys() - vms.keys():
-            del self._last[gone], self._left[gone]
+        for gone in self.last.keys() - vms.keys():
+            del self.last[gone], self.left[gone]
         return {uuid: self._with_what_it_left(uuid, vm) for uuid, vm in vms.items()}
 
     def _with_what_it_left(self, uuid: str, vm: contract.VmTelemetry) -> contract.VmTelemetry:
         generation = vm.get("generation", "")
-        if uuid not in self._last and "+" not in generation:
+        if uuid not in self.last and "+" not in generation:
             return vm
-        last, left = self._last.setdefault(uuid, {}), self._left.setdefault(uuid, {})
+        last, left = self.last.setdefault(uuid, {}), self.left.setdefault(uuid, {})
         for key, value in _counters(cast(Mapping[str, Any], vm)):
             then, count = last.get(key, (generation, value))
             if not are_of_one_vm(then, generation):
                 left.pop(key, None)
-            elif then != generation and value < count:
+            elif value < count and then != generation:
                 left[key] = left.get(key, 0.0) + count - value
+            elif value < count:
+                # The agent was started anew, and with it what VMs count that take turns, and what packages count.
+                left.pop(key, None)
             last[key] = generation, value
         return cast(contract.VmTelemetry, _added(cast(Mapping[str, Any], vm), left)) if left else vm
 

@@ -14,11 +14,12 @@ class RemoteCounters:
 
     The two counters are read one after the other, so their difference may be a little less than it was. A monitoring
     system takes a counter that went back for one that began anew, and would show the whole of it as a burst.
+
+    :ivar last: the VM's generation, both counters, and what was told, by UUID and cache id.
     """
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, str], tuple[str, float, float, float]] = {}
-        """The VM's generation, both counters, and what was told, by UUID and cache id."""
+        self.last: dict[tuple[str, str], tuple[str, float, float, float]] = {}
 
     def update(self, vms: Mapping[str, contract.VmTelemetry]) -> Mapping[tuple[str, str], float]:
         """The counters by UUID and cache id, where there are numbers; those of VMs that are gone are forgotten.
@@ -30,7 +31,7 @@ class RemoteCounters:
             for cache, counts in vm["caches"].items():
                 key, generation = (uuid, cache), vm["generation"]
                 total, local = counts["mbm_total_bytes"], counts["mbm_local_bytes"]
-                known = self._last.get(key)
+                known = self.last.get(key)
                 if known is not None and not are_of_one_vm(known[0], generation):
                     known = None
                 if total is not None and local is not None:
@@ -42,5 +43,5 @@ class RemoteCounters:
                     known = generation, total, local, found[key]
                 if known is not None:
                     last[key] = known
-        self._last = last
+        self.last = last
         return found

@@ -15,11 +15,12 @@ class RisingCounters:
     counter that went back for one that began anew, and would show the whole of it as a burst.
 
     :param from_zero: whether each begins at 0, because what it had counted when it is first seen may be of others.
+    :ivar highest: the most that each was, by whatever tells it from all others.
     """
 
     def __init__(self, *, from_zero: bool = False) -> None:
         self._from_zero = from_zero
-        self._highest: dict[Key, float] = {}
+        self.highest: dict[Key, float] = {}
         self._first: dict[Key, float] = {}
 
     def update(self, now: Mapping[Key, float | None]) -> Mapping[Key, float]:
@@ -29,7 +30,7 @@ class RisingCounters:
         """
         found, highest, first = {}, {}, {}
         for key, value in now.items():
-            known = self._highest.get(key, 0.0)
+            known = self.highest.get(key, 0.0)
             if value is not None:
                 known = max(value, known)
                 began = first[key] = self._first.get(key, value) if self._from_zero else 0.0
@@ -37,5 +38,5 @@ class RisingCounters:
             elif key in self._first:
                 first[key] = self._first[key]
             highest[key] = known
-        self._highest, self._first = highest, first
+        self.highest, self._first = highest, first
         return found

@@ -7,9 +7,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -17,8 +18,9 @@ from prometheus_client.registry import CollectorRegistry
 
 from vmqos.daemon.log_once import LogOnce
 from vmqos.gateway.health import OpenStackHealth, health
-from vmqos.gateway.metrics.agent_answers import Answers
-from vmqos.gateway.metrics.exposition import HostCollector, WithoutAgent
+from vmqos.gateway.metrics.agent_answers import CACHES, COUNTERS, HARDWARE_EVENTS, NEIGHBOURS, PARTS, VMS, Answers
+from vmqos.gateway.metrics.exposition import NO_METRICS, HostCollector, WithoutAgent
+from vmqos.gateway.metrics.kept_counters import KeptCounters
 from vmqos.gateway.metrics.known_lines import Encode, KnownLines
 from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
@@ -26,9 +28,15 @@ from vmqos.local_api.exceptions import AgentFailed, AgentRefused, LocalApiError,
 
 LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 SHARED_FOR = 1.0
 """Seconds for which one text serves all who scrape: making it takes a tenth of a second where there are many VMs, and
 where the agent hangs, as long as its answer is waited for."""
+
+TIME_TO_ASK = 6.0
+"""Seconds after which a scrape asks the agent nothing more, where each of its answers takes long: a client that scrapes
+waits for ten by default, and what it does not hear in time it takes for a gateway that is away."""
 
 NEVER_OLD = 5.0
 """Seconds up to which counters are never called old."""
@@ -80,15 +88,24 @@ class Metrics:
     :param agent: the agent to ask.
     :param openstack: what is known of OpenStack's services.
     :param old_metrics: whether the metrics that others have replaced are told, too.
+    :param kept: where the counters are kept over a restart; ``None``: nowhere.
     """
 
-    def __init__(self, agent: AgentClient, openstack: OpenStackHealth, old_metrics: bool = True) -> None:
+    def __init__(
+        self,
+        agent: AgentClient,
+        openstack: OpenStackHealth,
+        old_metrics: bool = True,
+        kept: KeptCounters | None = None,
+    ) -> None:
         self._agent = agent
         self._openstack = openstack
         self._pid = 0
+        self._kept = kept
+        self._host = HostCollector(self._ask, old_metrics, kept.read() if kept is not None else None)
         self._registry = CollectorRegistry(auto_describe=False)
         # The registry asks its collectors in this order: the agent's PID comes with its health.
-        self._registry.register(HostCollector(self._ask, old_metrics))
+        self._registry.register(self._host)
         ProcessCollector(pid=lambda: self._pid, registry=self._registry)
         own = ProcessCollector(namespace="vmqos_gateway", registry=self._registry)
         self._without_agent = CollectorRegistry(auto_describe=False)
@@ -99,6 +116,8 @@ class Metrics:
         self._made: dict[str, tuple[float, bytes]] = {}
         self._lines: tuple[str, KnownLines] | None = None
         self._listing = _Listing()
+        self._missing: Mapping[str, str] = {}
+        """See :class:`vmqos.gateway.metrics.agent_answers.Answers`, of what was asked last."""
 
     def answer(self, accept: str) -> tuple[str, bytes]:
         """The media type and the text, in the format that the client wants most; the plain one if that can't be told.
@@ -113,6 +132,8 @@ class Metrics:
             now = time.monotonic()
             made_at, text = self._made.get(content_type, (-math.inf, b""))
             if now - made_at > SHARED_FOR:
+                # There are many formats, and a text may have megabytes.
+                self._made = {kind: made for kind, made in self._made.items() if now - made[0] <= SHARED_FOR}
                 try:
                     text = self._make(encode, content_type)
                     self._once.end("agent")
@@ -130,11 +151,26 @@ class Metrics:
         :raises vmqos.local_api.exceptions.LocalApiError: if it does not answer, or nothing that metrics can be made of.
         """
         try:
-            return self._known_lines(encode, content_type).text(self._registry)
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            text = self._known_lines(encode, content_type).text(self._registry)
+        except NO_METRICS as error:
             self._listing = _Listing()
             problem = f"no metrics can be made of its answers: {type(error).__name__}: {error}"
             raise NotOurApi(socket=self._agent.socket, problem=problem) from error
+        self._log_missing(self._missing)
+        if self._kept is not None:
+            # At each scrape, for a process may end without a word. It is a hundredth of what the scrape takes.
+            self._kept.write(self._host.kept)
+        return text
+
+    def _log_missing(self, missing: Mapping[str, str]) -> None:
+        """Log which answers the text lacks, and have the VMs and the caches asked for again where it lacks theirs."""
+        for part in PARTS:
+            if part in missing:
+                self._once.log(logging.WARNING, part, "metrics of the agent's %s are missing: %s", part, missing[part])
+            elif self._once.end(part):
+                LOG.info("the metrics of the agent's %s are there again", part)
+        if VMS in missing or CACHES in missing:
+            self._listing = _Listing()
 
     def _known_lines(self, encode: Encode, content_type: str) -> KnownLines:
         """What writes that format. Of one format alone lines are kept: most hosts are scraped in no other."""
@@ -143,23 +179,31 @@ class Metrics:
         return self._lines[1]
 
     def _ask(self) -> Answers:
+        began, missing = time.monotonic(), dict[str, str]()
+        self._missing = missing
         # The counters come first: the agent may read them anew for this, and its health then tells their age.
-        counters, hardware = self._counters(), self._hardware_events()
+        counters = _had(missing, COUNTERS, self._counters)
         now = time.monotonic()
         found = health(self._agent, self._openstack)
         self._pid = found["pid"]
-        listing = self._listed(found.get("revision"))
+        until = began + TIME_TO_ASK
+        listing = self._listed(found.get("revision"), missing, until)
         age = max(0.0, now - listing.told_at)
-        return Answers(found, listing.vms, listing.caches, counters, hardware, self._neighbours(), age)
+        hardware = _had(missing, HARDWARE_EVENTS, self._hardware_events, until)
+        neighbours = _had(missing, NEIGHBOURS, self._neighbours, until)
+        return Answers(found, listing.vms, listing.caches, counters, hardware, neighbours, age, missing)
 
-    def _listed(self, revision: str | None) -> _Listing:
+    def _listed(self, revision: str | None, missing: dict[str, str], until: float) -> _Listing:
         """The VMs and the caches; they are asked for only if something has changed since they were told.
 
         :param revision: what the agent's health says; ``None`` where an earlier agent does not.
+        :param missing: gets why one of the two can't be had; none are told, then.
+        :param until: the monotonic time after which they are not asked for.
         """
         if revision is None or revision != self._listing.revision:
-            vms, caches = self._agent.vms(), self._agent.caches()
-            self._listing = _Listing(revision, time.monotonic(), vms, caches)
+            vms = _had(missing, VMS, self._agent.vms, until)
+            caches = _had(missing, CACHES, self._agent.caches, until)
+            self._listing = _Listing(revision, time.monotonic(), vms or (), caches or ())
         return self._listing
 
     def _counters(self) -> contract.Telemetry | None:
@@ -195,6 +239,26 @@ class Metrics:
         newest = found["time"]
         # The clock may have been set back since: what was read after now is old as well.
         return None if newest is None or abs(time.time() - newest) > max(3 * found["interval"], JUDGED_FOR) else found
+
+
+def _had(missing: dict[str, str], part: str, ask: Callable[[], T], until: float = math.inf) -> T | None:
+    """One of the agent's answers; ``None`` where the agent answers, and to this question nothing of use.
+
+    :param missing: gets the reason then.
+    :param part: one of :data:`vmqos.gateway.metrics.agent_answers.PARTS`.
+    :param until: the monotonic time after which it is not asked for.
+    :raises vmqos.local_api.exceptions.LocalApiError: if the agent does not answer at all.
+    """
+    if time.monotonic() > until:
+        missing[part] = f"there was no time left to ask for them: the other answers took {TIME_TO_ASK:g} s or longer"
+        return None
+    try:
+        return ask()
+    except LocalApiError as error:
+        if not error.is_answer and not isinstance(error, NotOurApi):
+            raise
+        missing[part] = str(error)
+        return None
 
 
 def _encoder(accept: str) -> tuple[Encode, str]:

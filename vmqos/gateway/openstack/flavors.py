@@ -23,7 +23,7 @@ from vmqos.local_api import contract
 from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentFailed, AgentRefused, NotOurApi
 from vmqos.openstack import nova
-from vmqos.openstack.exceptions import CloudError, HostnameUnknown, Refused, ServerUnknown
+from vmqos.openstack.exceptions import CloudError, FlavorHidden, HostnameUnknown, Refused, ServerUnknown
 from vmqos.openstack.nova import Nova
 from vmqos.openstack.service import Service
 from vmqos.reason import Code, Reason, of_error
@@ -36,6 +36,9 @@ ERROR_LENGTH = 500
 LISTS_AGAIN_AFTER = 300.0
 """Seconds after which listing the servers of the host is tried again where Nova refused it: the user may have got the
 right, or the refusal was a passing one."""
+
+MOST_FAILED = 3
+"""Servers for which Nova fails (5xx), where it failed to list them and has answered for none, until it is let be."""
 
 _ALL = ""
 """The key under which the back-off keeps failures that concern every VM."""
@@ -173,9 +176,10 @@ class FlavorLookup:
         with self._worker.condition:
             while not self._worker.ends:
                 unknown = {uuid: entry for uuid, entry in self._entries.items() if entry.extra_specs is None}
-                wanted = [entry for uuid, entry in unknown.items() if not self._backoff.waits(uuid)]
+                wanted = [uuid for uuid in unknown if not self._backoff.waits(uuid)]
                 if wanted and not self._backoff.waits(_ALL):
-                    return wanted
+                    # Those that failed come last: where Nova is let be after some failures, others have had their turn.
+                    return [unknown[uuid] for uuid in sorted(wanted, key=lambda uuid: bool(self._backoff.get(uuid)))]
                 self._worker.condition.wait(self._pause() if unknown else None)
         return []
 
@@ -187,15 +191,15 @@ class FlavorLookup:
         return self._backoff.next_due()
 
     def _ask(self, wanted: list[_Entry]) -> None:
-        answers, is_answered, refused = dict[str, dict[str, str]](), False, ""
+        answers, is_answered, refused, failed = dict[str, dict[str, str]](), False, "", 0
         not_listed: Exception | None = None
         try:
             if len(wanted) > 1 and time.monotonic() >= self._list_from:
                 answers = self._ask_at_once()
         except CloudError as error:
-            if not isinstance(error, Refused) or error.status:
+            if not isinstance(error, Refused) or 0 < error.status < 500:
                 raise
-            # The answer makes no sense, for one server's sake, perhaps: one by one the others are answered.
+            # It may be for one server's sake that Nova fails, or answers what makes no sense: the others are answered.
             not_listed = error
         except Exception as error:
             not_listed = error
@@ -206,12 +210,15 @@ class FlavorLookup:
             try:
                 self._answered(entry, answers[uuid] if uuid in answers else self._api.extra_specs(uuid))
                 is_answered = True
-            except (ServerUnknown, Refused) as refusal:
-                if isinstance(refusal, ServerUnknown):
+            except (ServerUnknown, FlavorHidden, Refused) as refusal:
+                if not isinstance(refusal, Refused):
                     self._reached()
-                elif refusal.status:
+                if isinstance(refusal, FlavorHidden) or (isinstance(refusal, Refused) and refusal.status):
                     refused = str(refusal)
                 self._failed(uuid, of_error(refusal))
+                failed += isinstance(refusal, Refused) and refusal.status >= 500
+                if not_listed is not None and not is_answered and failed == MOST_FAILED:
+                    break
             except CloudError:
                 raise
             except Exception as error:  # of this server's alone

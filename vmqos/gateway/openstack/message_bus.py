@@ -34,12 +34,18 @@ class MessageBus:
     does: it makes the envelope and hands it to the transport, whose error says that it was not sent.
 
     :param conf: with the section ``[notifications]`` and oslo.messaging's own.
-    :raises vmqos.conf.exceptions.ConfigurationError: if oslo.messaging is not installed, or can't take the URL.
+    :raises vmqos.conf.exceptions.ConfigurationError: if no topic is named, or oslo.messaging is not installed, or can't
+        take the URL.
     :ivar where: the broker, without user and password.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         section = conf.notifications
+        if not section.topics or not all(section.topics):
+            raise ConfigurationError(
+                "[notifications] topics names none, or an empty one: what is sent to that is lost, and nothing would "
+                "say so; name one, or remove the line: notifications is taken then"
+            )
         oslo_messaging = _library()
         if not LOG.isEnabledFor(logging.DEBUG):
             # It writes lines for each attempt, under either name. Who sends says once what is wrong.

@@ -26,6 +26,8 @@ PERIOD = 1.0
 
 _AGENT = "agent"
 
+_FLAVORS = "flavors"
+
 
 class OpenStackSync:
     """Asks the agent what OpenStack is to know, and hands it to those who tell Placement and ask Nova.
@@ -55,6 +57,8 @@ class OpenStackSync:
         self._once = LogOnce(LOG)
         self._untold = ""
         """Why the agent's last answer about OpenStack could not be had; empty where it could."""
+        self._untaken = ""
+        """Why the agent could not be told what Nova had answered; empty where it could."""
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, agent: AgentClient) -> OpenStackSync:
@@ -82,7 +86,7 @@ class OpenStackSync:
         if self._flavors is None:
             return None
         found = self._flavors.health
-        return {**found, "error": found["error"] or self._untold or None}
+        return {**found, "error": found["error"] or self._untold or self._untaken or None}
 
     def notifications(self) -> contract.NotificationsHealth | None:
         """How sending events as notifications stands; ``None`` where none are sent."""
@@ -124,7 +128,7 @@ class OpenStackSync:
         """Ask the agent once, and hand on what it says; ``None`` where it does not answer."""
         try:
             answer = self._agent.openstack()
-            self._hand_on(answer)
+            self._tell_placement(answer)
         except (AgentNotRunning, SocketForbidden):
             # AgentWatch logs why the agent does not answer, and the metric vmqos_agent_up says so.
             self._agent_is_away("")
@@ -141,15 +145,37 @@ class OpenStackSync:
         self._untold = ""
         if self._once.end(_AGENT):
             LOG.info("OpenStack is told of this host again")
+        self._answer_flavors(answer)
         return answer
 
-    def _hand_on(self, answer: contract.OpenStack) -> None:
-        hostname = self._hostname or answer["hypervisor_hostname"]
+    def _tell_placement(self, answer: contract.OpenStack) -> None:
         capacity = answer["capacity"]
         if self._placement is not None:
-            self._placement.offer(Capacity.of(capacity) if capacity is not None else None, hostname)
-        if self._flavors is not None:
-            self._flavors.answer(answer["flavors_wanted"], hostname)
+            self._placement.offer(Capacity.of(capacity) if capacity is not None else None, self._host_of(answer))
+
+    def _answer_flavors(self, answer: contract.OpenStack) -> None:
+        """Tell the agent what Nova says. That this fails says nothing of what Placement is to know."""
+        if self._flavors is None:
+            return
+        try:
+            self._flavors.answer(answer["flavors_wanted"], self._host_of(answer))
+        except (AgentNotRunning, SocketForbidden):
+            # See the exchange.
+            self._untaken = ""
+            self._flavors.agent_is_away()
+        except Exception as error:  # as in the exchange
+            self._flavors.agent_is_away()
+            what = str(error) if isinstance(error, LocalApiError) else f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+            self._untaken = f"the agent can't be told flavors: {what}"
+            traceback = None if isinstance(error, LocalApiError) else error
+            self._once.log(logging.WARNING, _FLAVORS, "%s", self._untaken, error=traceback)
+        else:
+            self._untaken = ""
+            if self._once.end(_FLAVORS):
+                LOG.info("the agent is told flavors again")
+
+    def _host_of(self, answer: contract.OpenStack) -> str | None:
+        return self._hostname or answer["hypervisor_hostname"]
 
     def _agent_is_away(self, why: str, error: Exception | None = None) -> None:
         """Tell nothing until the agent answers again.

@@ -7,6 +7,7 @@ Placement may be slow, away, or of another opinion. It is told from a thread of 
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from dataclasses import dataclass, replace
@@ -162,6 +163,12 @@ class File:
             return None
 
 
+def _is_read_by_nova(path: str) -> bool:
+    """Whether nova-compute finds a file (``get_provider_configs`` in nova.compute.provider_config, Python's glob)."""
+    name = os.path.basename(path)
+    return name.endswith(".yaml") and not name.startswith(".")
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What the agent says.
@@ -232,6 +239,12 @@ class PlacementSync:
         if by_api:
             target = Api(Service(conf, "placement", "placement"))
         elif section.provider_yaml:
+            if not _is_read_by_nova(section.provider_yaml):
+                LOG.warning(
+                    "[placement] provider_yaml = %s: of its directory, nova-compute reads the files *.yaml alone, and "
+                    "none whose name begins with a dot",
+                    section.provider_yaml,
+                )
             target = File(section.provider_yaml)
         else:
             return None

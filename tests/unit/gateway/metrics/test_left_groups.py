@@ -57,6 +57,14 @@ def test_a_counter_that_begins_anew_in_the_same_group_goes_back_as_the_kernels_d
     assert on(groups.update(told(vm((5, 3, 2), generation="b+a")))) == (5, 3, 2)
 
 
+def test_what_was_left_is_not_added_to_a_counter_that_begins_anew_with_the_agent() -> None:
+    groups = LeftGroups()
+    groups.update(told(vm((5, 1030, 620), generation="b+a")))
+    assert on(groups.update(told(vm((5, 1000, 600), generation="a")))) == (5, 1030, 620)
+    assert on(groups.update(told(vm((5, 3, 2), generation="a")))) == (5, 3, 2), "or 33 would be taken for a burst"
+    assert on(groups.update(told(vm((5, 8, 4), generation="a")))) == (5, 8, 4)
+
+
 def test_a_vm_that_is_gone_is_forgotten() -> None:
     groups = LeftGroups()
     groups.update(told(vm((5, 1030, 620), generation="b+a")))

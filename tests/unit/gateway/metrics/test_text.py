@@ -8,8 +8,10 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.exposition import choose_encoder
@@ -25,8 +27,8 @@ from tests.unit.gateway.answers import (
     over_the_socket,
     telemetry,
 )
+from tests.unit.telemetry.values import HOST, vm
 from tests.unit.telemetry.values import snapshot as counted
-from tests.unit.telemetry.values import vm
 from vmqos.agent.remember.event_log import EventLog
 from vmqos.agent.remember.pass_times import PassTimes
 from vmqos.agent.remember.promise_time import PromiseTime
@@ -38,11 +40,19 @@ from vmqos.agent.trial import Trials
 from vmqos.allocation import Allocation, PromiseState
 from vmqos.allocation.reasons import NO_CACHE
 from vmqos.gateway.metrics import text
+from vmqos.gateway.metrics.kept_counters import KeptCounters
 from vmqos.gateway.metrics.text import FORMATS, Metrics
 from vmqos.hypervisor.connection import Call
 from vmqos.local_api import contract
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, LocalApiError
-from vmqos.telemetry import VmReading
+from vmqos.local_api.exceptions import (
+    AgentFailed,
+    AgentNotRunning,
+    AgentRefused,
+    AgentTimeout,
+    LocalApiError,
+    NotOurApi,
+)
+from vmqos.telemetry import GroupReading, VmReading
 
 NOT_READ = AgentFailed(status=503, text="resctrl is not mounted")
 
@@ -248,9 +258,9 @@ def test_without_an_agent_the_text_says_so_and_what_the_gateway_itself_knows(
     openstack = SimpleNamespace(placement=lambda: PLACEMENT, nova=lambda: NOVA, notifications=lambda: NOTIFICATIONS)
     made = Metrics(agent, openstack)  # type: ignore[arg-type]
     assert values(made.answer("")[1])["vmqos_agent_up"] == 1
-    agent.counters = error
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "SHARED_FOR", 0.0)
+        patch.setattr(agent, "health", Mock(side_effect=error))
         for _ in range(2):
             content_type, told = made.answer("application/openmetrics-text; version=1.0.0")
         assert content_type.startswith("application/openmetrics-text") and told.endswith(b"# EOF\n")
@@ -422,16 +432,158 @@ def test_scrapes_that_come_while_an_agent_that_hangs_is_asked_do_not_wait_for_it
     assert [values(text)["vmqos_agent_up"] for text in found] == [0, 0, 0]
 
 
+A_DEFECT = AgentFailed(status=500, text="a defect")
+
+OF_PARTS = {
+    "vms": "vmqos_vm_promise_state",
+    "caches": "vmqos_cache_ways",
+    "counters": "vmqos_vm_llc_occupancy_bytes",
+    "hardware-events": "vmqos_vm_instructions_total",
+    "neighbours": "vmqos_vm_cache_use",
+}
+"""A metric of each answer of the agent's."""
+
+WITHOUT_VMS = {"vms", "counters", "hardware-events", "neighbours"}
+"""The answers of which nothing is told of VMs that are not known."""
+
+
+def telling_all() -> PlayedAgent:
+    """An agent that has something to tell of everything."""
+    agent = counting(vm((4096, 1, 1), uuid=UUID))
+    agent.hardware = {**HARDWARE, "age_seconds": 1.0, "unavailable": "", "vms": {UUID: EXECUTED}}
+    return agent
+
+
+def parts_in(text: bytes) -> set[str]:
+    names = {name.partition("{")[0] for name in values(text)}
+    return {part for part, name in OF_PARTS.items() if name in names}
+
+
+def missing_in(text: bytes) -> set[str]:
+    return {part for part in OF_PARTS if f'vmqos_agent_answer_missing{{part="{part}"}}' in values(text)}
+
+
+@pytest.mark.parametrize("error", [A_DEFECT, NotOurApi(socket="/run/a", problem="it is no JSON")])
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [
+        ("vms", "vms"),
+        ("caches", "caches"),
+        ("newest_telemetry", "counters"),
+        ("hardware_events", "hardware-events"),
+        ("neighbours", "neighbours"),
+    ],
+)
+def test_one_answer_that_is_an_error_leaves_all_others_told(
+    question: str,
+    part: str,
+    error: LocalApiError,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    agent = telling_all()
+    made = made_of(agent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlayedAgent, question, Mock(side_effect=error))
+        for _ in range(2):
+            told = made.answer("")[1]
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {part}
+    assert parts_in(told) == OF_PARTS.keys() - (WITHOUT_VMS if part == "vms" else {part})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and part in record.message and str(error) in record.message
+    told = made.answer("")[1]
+    assert parts_in(told) == OF_PARTS.keys() and not missing_in(told)
+
+
+def test_an_agent_whose_answers_take_long_is_asked_for_what_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(text, "TIME_TO_ASK", 0.05)
+    monkeypatch.setattr(text, "SHARED_FOR", -1.0)
+    agent = telling_all()
+    made, at_once = made_of(agent), PlayedAgent.newest_telemetry
+    made.answer("")
+
+    def late(agent: PlayedAgent) -> contract.Telemetry:
+        time.sleep(0.1)
+        return at_once(agent)
+
+    monkeypatch.setattr(PlayedAgent, "newest_telemetry", late)
+    told = made.answer("")[1]
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {"hardware-events", "neighbours"}
+    assert parts_in(told) == {"vms", "caches", "counters"}, "these are known still, and need not be asked for"
+    told = scrape(agent)
+    assert missing_in(told) == OF_PARTS.keys() - {"counters"}
+    assert "there was no time left to ask for them" in caplog.text
+
+
+def test_a_text_that_is_shared_no_more_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "SHARED_FOR", 0.0)
+    made = made_of(counting())
+    for kind in sorted(FORMATS):
+        made.answer(kind)
+    assert len(made._made) == 1
+
+
 @pytest.mark.parametrize("broken", [{"bandwidth_unit": "furlongs"}, {"masks": {"0": "no mask"}}])
-def test_an_agent_of_whose_answers_no_metrics_can_be_made_does_not_answer(
+def test_an_answer_of_which_no_metrics_can_be_made_leaves_all_others_told(
     broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = PlayedAgent()
+    agent = telling_all()
     (first, *others) = agent.vms()
     monkeypatch.setattr(PlayedAgent, "vms", lambda self: [{**first, "bandwidth": {"0": 1}, **broken}, *others])
+    told = scrape(agent)
+    assert values(told)["vmqos_agent_up"] == 1 and missing_in(told) == {"vms"}
+    assert parts_in(told) == OF_PARTS.keys() - {"vms"}
+    (record,) = caplog.records
+    assert "no metrics can be made of the answer" in record.message
+
+
+def test_counters_of_which_no_metrics_can_be_made_are_told_as_missing(caplog: pytest.LogCaptureFixture) -> None:
+    agent = telling_all()
+    del agent.counters["host"]["caches"]  # type: ignore[index, union-attr]
+    told = scrape(agent)
+    assert missing_in(told) == {"counters"} and parts_in(told) == OF_PARTS.keys() - {"counters"}
+    assert told.count(b'reason="no-sweep"') == 6
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("missing", ["pid", "pass_seconds"])
+def test_an_agent_of_whose_health_no_metrics_can_be_made_does_not_answer(
+    missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = PlayedAgent()
+    told = agent.health()
+    del told[missing]
+    monkeypatch.setattr(agent, "health", lambda: told)
     assert values(scrape(agent))["vmqos_agent_up"] == 0
     (record,) = caplog.records
     assert "no metrics can be made of its answers" in record.message
+
+
+@pytest.mark.parametrize("asks_old", [False, True])
+def test_no_counter_of_a_vm_or_a_group_falls_when_the_gateway_is_started_anew(asks_old: bool, tmp_path: Path) -> None:
+    openstack = SimpleNamespace(placement=lambda: None, nova=lambda: None, notifications=lambda: None)
+    kept = str(tmp_path / "gateway.counters")
+
+    def scraped(total: int, local: int, of_class: int, generation: str, metrics: Metrics | None = None) -> Any:
+        classes = {"class-1": GroupReading("7", vm((5, of_class, 0)).caches, {})}
+        reading = vm((5, total, local), uuid=UUID, generation=generation)
+        agent = PlayedAgent(counters=telemetry(counted(reading, host=replace(HOST, groups=classes)), 0.0, 2.0))
+        metrics = metrics or Metrics(agent, openstack, asks_old, KeptCounters(kept))  # type: ignore[arg-type]
+        metrics._agent = agent  # type: ignore[assignment]
+        metrics._made.clear()
+        found = values(metrics.answer("")[1])
+        told = {name: value for name, value in found.items() if "_traffic" in name and "default" not in name}
+        return told, metrics
+
+    _, first = scraped(1000, 400, 500, "b+a")
+    before, _ = scraped(970, 390, 490, "a", first)
+    after, _ = scraped(970, 391, 480, "a")
+    assert len(before) == 4 and after.keys() == before.keys()
+    assert not {name: (before[name], after[name]) for name in before if after[name] < before[name]}
+    assert after[f'vmqos_vm_memory_traffic_bytes_total{{cache="0",uuid="{UUID}"}}'] == 1000
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from vmqos.daemon.backoff import Backoff
 from vmqos.gateway.openstack import flavors
 from vmqos.gateway.openstack.flavors import FlavorLookup
 from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, LocalApiError, NotOurApi
-from vmqos.openstack.exceptions import Refused, ServerUnknown, Unreachable
+from vmqos.openstack.exceptions import FlavorHidden, Refused, ServerUnknown, Unreachable
 
 SPECS = {"hw:cache_ways": "2"}
 
@@ -206,6 +206,17 @@ def test_a_server_that_nova_does_not_know_keeps_no_other_waiting(
     until(lambda: not agent.wants)
 
 
+def test_a_flavor_that_is_not_shown_keeps_no_other_server_waiting(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
+    nova.servers = {"hidden": FlavorHidden("hidden"), "shown": SPECS}
+    agent.wants = [wanted("hidden"), wanted("shown")]
+    until(lambda: agent.flavors == {"shown": SPECS} and agent.errors)
+    assert {uuid for uuid, why in agent.errors if "os_compute_api:servers:show:flavor-extra-specs" in why} == {"hidden"}
+    # Where none is shown, that is worth telling of Nova.
+    until(lambda: "does not show the extra specs" in (lookup.health["error"] or ""))
+
+
 @pytest.mark.parametrize(
     "listing",
     [{}, KeyError("id"), Refused("nova", "GET /servers/detail", 0, "not of the form")],
@@ -244,6 +255,28 @@ def test_a_nova_that_does_not_answer_is_asked_again_and_the_reason_is_told(
     until(lambda: str(error) in (lookup.health["error"] or ""))
     nova.listing = {"a": SPECS, "b": SPECS}
     until(lambda: not agent.wants and lookup.health["error"] is None)
+
+
+def test_a_nova_that_fails_to_list_for_some_servers_sake_tells_the_others_one_by_one(
+    lookup: FlavorLookup, nova: Nova, agent: PlayedAgent, until: Callable[..., None]
+) -> None:
+    nova.listing = failure = Refused("nova", "GET /servers/detail", 500, "a flavor can't be read")
+    bad, good = [f"bad-{number}" for number in range(4)], ["good-1", "good-2"]
+    nova.servers = {**dict.fromkeys(bad, failure), **dict.fromkeys(good, SPECS)}
+    agent.wants = [wanted(uuid) for uuid in (*bad, *good)]
+    until(lambda: agent.flavors.keys() == set(good))
+    until(lambda: {uuid for uuid, _ in agent.errors} >= set(bad))
+
+
+def test_a_nova_that_fails_altogether_is_not_asked_for_each_server(nova: Nova, agent: PlayedAgent) -> None:
+    nova.listing = failure = Refused("nova", "GET /servers/detail", 503, "no backend")
+    uuids = [f"u{number}" for number in range(50)]
+    nova.servers = dict.fromkeys(uuids, failure)
+    lookup = made(nova, agent, Backoff(60.0, 60.0))
+    lookup.answer([wanted(uuid) for uuid in uuids], agent.hostname)
+    eventually(lambda: lookup.health == {"error": str(failure), "waiting": 50})
+    lookup.stop()
+    assert nova.asked == ["host node-1", "u0", "u1", "u2"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 503])

@@ -102,6 +102,12 @@ def test_a_url_that_can_not_be_used_is_refused_without_its_password(tmp_path: Pa
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("topics", ["", ",", "one,,two"])
+def test_topics_that_name_none_are_refused(tmp_path: Path, topics: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"\[notifications\] topics names none"):
+        bus(tmp_path, "fake://", f"topics = {topics}\n")
+
+
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "oslo_messaging", None)
     with pytest.raises(ConfigurationError, match=r"vmqos\[notifications\].*python3-oslo\.messaging"):

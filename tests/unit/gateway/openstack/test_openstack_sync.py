@@ -36,7 +36,7 @@ from vmqos.gateway.openstack.openstack_sync import OpenStackSync
 from vmqos.gateway.openstack.placement import PlacementSync
 from vmqos.hypervisor.model import NovaMetadata, Process, VirtualMachine
 from vmqos.local_api.client import AgentClient
-from vmqos.local_api.exceptions import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, NotOurApi
+from vmqos.local_api.exceptions import AgentFailed, AgentHungUp, AgentNotRunning, AgentRefused, AgentTimeout, NotOurApi
 from vmqos.openstack.exceptions import Unreachable
 
 AWAY = AgentNotRunning(socket="/run/vmqos/gateway.sock")
@@ -210,6 +210,34 @@ def test_an_agent_that_answers_everything_but_this_is_logged_once(
     assert lines(caplog)[1:] == ["OpenStack is told of this host again"]
     for health in (sync.placement(), sync.nova()):
         assert health is not None and health["error"] is None
+
+
+@pytest.mark.parametrize(
+    "failure", [AgentTimeout(socket="gateway.sock", seconds=9), AgentHungUp(socket="gateway.sock"), KeyError("uuid")]
+)
+def test_an_agent_that_can_not_be_told_flavors_keeps_placement_from_nothing(
+    make: Callable[..., OpenStackSync],
+    agent: PlayedAgent,
+    notes: Notes,
+    nova: Nova,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+) -> None:
+    caplog.set_level(logging.INFO, "vmqos")
+    nova.servers["a"] = SPECS
+    agent.wants, agent.refuses = [wanted("a")], {"a": failure}
+    sync = make()
+    eventually(lambda: lines(caplog))
+    (line,) = lines(caplog)
+    assert line.startswith("the agent can't be told flavors") and str(failure) in line
+    placement_health, nova_health = sync.placement(), sync.nova()
+    assert placement_health is not None and nova_health is not None
+    assert (placement_health["error"], nova_health["error"]) == (None, line)
+    agent.capacity = {**CAPACITY, "ways": 8}
+    eventually(lambda: notes.told[-1:] == [replace(HOST, ways=8)])
+    agent.refuses = {}
+    eventually(lambda: agent.flavors == {"a": SPECS} and sync.nova() == {"error": None, "waiting": 0})
+    eventually(lambda: lines(caplog)[1:] == ["the agent is told flavors again"])
 
 
 def test_what_was_withdrawn_while_the_agent_was_away_is_told_again_at_once(

@@ -370,6 +370,18 @@ def test_credentials_and_a_file_at_once_are_refused_with_the_reason(tmp_path: Pa
         PlacementSync.of(conf)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_read"), [("vmqos.yaml", True), ("vmqos.yml", False), ("vmqos.conf", False), (".vmqos.yaml", False)]
+)
+def test_a_file_that_nova_compute_does_not_read_is_a_line_in_the_log(
+    name: str, is_read: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    PlacementSync.of(configured(tmp_path, f"[placement]\nprovider_yaml = {tmp_path / name}\n"))
+    assert ["reads the files *.yaml alone" in record.message for record in caplog.records] == (
+        [] if is_read else [True]
+    )
+
+
 def test_the_file_is_written_and_the_log_asks_for_a_restart_of_nova_compute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
