@@ -102,7 +102,7 @@ class Reconciler:
         self.starts = Starts(filesystem)
         self.snapshot = Snapshot()
         self.given_up: tuple[Trial, str] | None = None
-        """The trial that the last whole pass did not carry out, and why: because its ways are needed, mostly."""
+        """The trial that the last whole pass did not carry out, and why: because others need what it takes, mostly."""
         self._before_trial: Mapping[str, Mapping[int, CapacityBitmask]] = {}
         """Where masks lay before ways were tried on a VM, by group and cache, until they lie there again."""
         self.is_wanted: Callable[[], bool] = lambda: False
@@ -480,12 +480,15 @@ class Reconciler:
         return records, planned
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
-        """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
-        if tried.uuid not in records or not trial.tries_ways(records[tried.uuid].request):
+        """Why what is tried on a VM can't be had, or its ways are needed by another VM; empty where neither is so."""
+        if tried.uuid not in records or not records[tried.uuid].request.trial:
             return ""
         given = planned.plan.allocations.get(tried.uuid)
         if given is None or given.state is not PromiseState.KEPT:
+            # A VM in a class would leave it for nothing: its promise goes before the limit that is tried, too.
             return given.reason.text if given is not None else "the VM is given nothing now"
+        if not trial.tries_ways(records[tried.uuid].request):
+            return ""
         requests = trial.untried(replace(self.snapshot, vms=records), planned.requests)
         plan = allocation.plan(now.capabilities, now.layout, requests, self.snapshot.policy, self._granted)
         return trial.what_others_lose(planned.plan, plan, tried.uuid)
