@@ -43,8 +43,9 @@ class Lock:
     :ivar group: its control group; empty where that is gone.
     :ivar ours: whether vmqos made it.
     :ivar mode: the group's mode: ``pseudo-locked``, or ``pseudo-locksetup`` where it was never finished.
-    :ivar resource: the cache's name in schemata; empty where nothing is locked yet.
-    :ivar cache_id: which of these caches; ``None`` where nothing is locked yet.
+    :ivar resource: the cache's name in schemata; empty where nothing is locked yet, or the cache went offline: the
+        kernel does not tell any more which one it was.
+    :ivar cache_id: which of these caches; ``None`` where ``resource`` is empty.
     :ivar mask: its ways.
     :ivar size: bytes.
     :ivar cpus: the CPUs of that cache, as the kernel lists them: who maps it must be confined to them.
@@ -64,7 +65,7 @@ class Lock:
 
     @property
     def cache(self) -> str:
-        """The cache as the operator names it; empty where nothing is locked yet."""
+        """The cache as the operator names it; empty where nothing is locked yet, or the cache went offline."""
         return f"{self.resource}:{self.cache_id}" if self.resource else ""
 
 
@@ -97,10 +98,13 @@ def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
     ours = group.name.startswith(LOCK_PREFIX)
     name = group.name.removeprefix(LOCK_PREFIX)
     where = [(resource, cache_id) for resource, masks in group.schemata.items() for cache_id in masks]
-    if group.mode != pseudo_lock.LOCKED or not where:
+    if group.mode != pseudo_lock.LOCKED:
         return Lock(name, group.name, ours, group.mode)
-    ((resource, cache_id),) = where[:1]
     device = pseudo_lock.device(group.name)
+    device = device if pseudo_lock.is_device(device) else ""
+    if not where:
+        return Lock(name, group.name, ours, group.mode, device=device)
+    ((resource, cache_id),) = where[:1]
     return Lock(
         name=name,
         group=group.name,
@@ -111,7 +115,7 @@ def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
         mask=group.masks(resource)[cache_id],
         size=pseudo_lock.read_sizes(filesystem, group.name)[resource][cache_id],
         cpus=filesystem.read(group.name, "cpus_list").strip(),
-        device=device if pseudo_lock.is_device(device) else "",
+        device=device,
     )
 
 

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of locked regions on the simulator's machine; what needs a mounted resctrl is in tests/functional/cli."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent.machine import SimulatedResctrl
+from vmqos.host import resctrl_state
+from vmqos.pseudo_lock import exceptions, lifecycle, regions
+from vmqos.pseudo_lock.lifecycle import Wanted
+from vmqos.pseudo_lock.regions import Host
+from vmqos.resctrl import mount
+
+CPUS = 4
+TABLE = Wanted("table", "L3", 1, 4096)
+
+
+@pytest.fixture
+def resctrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedResctrl]:
+    (tmp_path / "resctrl").mkdir()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(CPUS)))
+    found = SimulatedResctrl(tmp_path / "resctrl", tmp_path / "cpu", "broadwell")
+    mounted = mount.Mount(found.root, frozenset(), read_only=False, simulated=True)
+    monkeypatch.setattr(mount, "find", lambda path, **_: mounted)
+    for module in (lifecycle, regions):
+        monkeypatch.setattr(module, "Filesystem", lambda path: found)
+    yield found
+
+
+@pytest.fixture
+def host(resctrl: SimulatedResctrl, tmp_path: Path) -> Host:
+    return Host(resctrl.root, sysfs=str(tmp_path / "cpu"), floor=1)
+
+
+def switch(resctrl: SimulatedResctrl, *, on: bool) -> None:
+    """Take the second cache offline, or back."""
+    for cpu in range(CPUS // 2, CPUS):
+        resctrl.machine.set_online(cpu, on)
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["offline", "back"])
+def test_a_region_whose_cache_went_offline_is_listed_and_can_be_removed(
+    host: Host, resctrl: SimulatedResctrl, is_back: bool
+) -> None:
+    before = resctrl.read("schemata")
+    lifecycle.create(host, TABLE)
+    switch(resctrl, on=False)
+    if is_back:
+        switch(resctrl, on=True)
+    (lock,) = regions.list_locks(host)
+    assert (lock.name, lock.mode, lock.cache, lock.mask.bits) == ("table", "pseudo-locked", "", 0)
+    state = resctrl_state.read(resctrl)
+    assert state.modes[TABLE.group] == "pseudo-locked" and not state.layout.groups[-1].holds_closid
+    assert resctrl_state.read_what_others_change(resctrl, state) is state
+    with pytest.raises(exceptions.LockExists):
+        lifecycle.create(host, TABLE)
+    assert lifecycle.remove(host, "table").name == "table"
+    assert regions.list_locks(host) == []
+    switch(resctrl, on=True)
+    assert resctrl.read("schemata") == before
