@@ -187,13 +187,18 @@ class LockRemove(Documented):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Remove it, and say so."""
         from vmqos.pseudo_lock import lifecycle
-        from vmqos.resctrl.pseudo_lock import LOCKED
+        from vmqos.pseudo_lock.exceptions import WaysNotGivenBack
 
-        lock = lifecycle.remove(_host(self.app.options), parsed_args.name)
+        try:
+            lock = lifecycle.remove(_host(self.app.options), parsed_args.name)
+        except WaysNotGivenBack as error:
+            # There is no such lock any more, so nothing else would take its device out of the definitions.
+            self._clean_definitions(error.lock)
+            raise
         if lock.resource:
             what = f"{size(lock.size)} of {lock.cache}, ways {way_list(lock.mask.bits)}"
         else:
-            what = "its cache went offline" if lock.mode == LOCKED else "never finished"
+            what = "its cache went offline" if lock.is_finished else "never finished"
         self.app.stdout.write(f"Removed the lock {neutralise(lock.name)} ({what}).\n")
         return 0 if self._clean_definitions(lock) else 1
 

@@ -68,6 +68,11 @@ class Lock:
         """The cache as the operator names it; empty where nothing is locked yet, or the cache went offline."""
         return f"{self.resource}:{self.cache_id}" if self.resource else ""
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether something was locked."""
+        return self.mode == pseudo_lock.LOCKED
+
 
 def list_locks(host: Host) -> list[Lock]:
     """Every locked region of this host, those of others too, by name.

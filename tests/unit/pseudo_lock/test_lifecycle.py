@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,3 +64,21 @@ def test_a_region_whose_cache_went_offline_is_listed_and_can_be_removed(
     assert regions.list_locks(host) == []
     switch(resctrl, on=True)
     assert resctrl.read("schemata") == before
+
+
+def test_a_lock_that_is_removed_while_the_kernel_refuses_the_default_group_its_ways_is_told_to_be_removed(
+    host: Host, resctrl: SimulatedResctrl
+) -> None:
+    lifecycle.create(host, TABLE)
+
+    def refuse(path: str) -> None:
+        if path == "schemata" and TABLE.group not in resctrl.directories():
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    resctrl.before = refuse
+    with pytest.raises(exceptions.WaysNotGivenBack, match="the lock 'table' is removed, but") as told:
+        lifecycle.remove(host, "table")
+    assert told.value.lock.cache == "L3:1"
+    resctrl.before = lambda path: None
+    with pytest.raises(exceptions.NoSuchLock):
+        lifecycle.remove(host, "table")
