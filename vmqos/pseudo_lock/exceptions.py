@@ -90,7 +90,7 @@ class LockExists(LockError):
 class NotLocked(LockError):
     """The kernel took every command, and the region is not what it should be."""
 
-    msg_fmt = "the kernel took every command, but {problem}; everything was taken back"
+    msg_fmt = "the kernel took every command, but {problem}"
 
 
 class NoSuchLock(LockError):

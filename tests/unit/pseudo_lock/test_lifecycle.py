@@ -15,7 +15,8 @@ from vmqos.host import resctrl_state
 from vmqos.pseudo_lock import exceptions, lifecycle, regions
 from vmqos.pseudo_lock.lifecycle import Wanted
 from vmqos.pseudo_lock.regions import Host
-from vmqos.resctrl import mount
+from vmqos.resctrl import mount, pseudo_lock
+from vmqos.resctrl.exceptions import CommandFailed
 
 CPUS = 4
 TABLE = Wanted("table", "L3", 1, 4096)
@@ -82,3 +83,18 @@ def test_a_lock_that_is_removed_while_the_kernel_refuses_the_default_group_its_w
     resctrl.before = lambda path: None
     with pytest.raises(exceptions.NoSuchLock):
         lifecycle.remove(host, "table")
+
+
+def test_a_region_that_is_not_what_it_should_be_and_can_not_be_removed_is_not_told_to_be_taken_back(
+    host: Host, resctrl: SimulatedResctrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pseudo_lock, "read_sizes", lambda fs, name: {"L3": {1: 1 if name else 26214400}})
+
+    def refuse(name: str) -> None:
+        raise CommandFailed(action="rmdir", path=name, data="", errno_name="EBUSY", last_cmd_status="")
+
+    monkeypatch.setattr(SimulatedResctrl, "rmdir", lambda fs, name: refuse(name))
+    with pytest.raises(exceptions.NotTakenBack) as told:
+        lifecycle.create(host, TABLE)
+    assert "its size is 1 bytes. Not everything could be taken back" in str(told.value)
+    assert "everything was taken back" not in str(told.value)
