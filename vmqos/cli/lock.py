@@ -102,9 +102,9 @@ class LockCreate(Details):
 class LockList(Listing):
     """List the locked pieces of memory of this host, those that others made too.
 
-    Only those marked with the owner vmqos are removed by 'vmqos lock remove'. What is in pseudo-locksetup was never
-    finished: nothing is locked, but a CLOSID is taken. What is pseudo-locked and has no cache has lost it, because the
-    cache went offline: nothing is locked any more, also once the cache is back. Remove both.
+    Only those marked with the owner vmqos are removed by 'vmqos lock remove'. What is in pseudo-locksetup, or in the
+    mode shareable, was never finished: nothing is locked, but a CLOSID is taken. What is pseudo-locked and has no cache
+    has lost it, because the cache went offline: nothing is locked any more, also once the cache is back. Remove both.
 
     For example::
 

@@ -72,8 +72,8 @@ def create(host: Host, wanted: Wanted) -> Lock:
     """Lock ways that no group has; if that fails, everything is as it was.
 
     The order is safe at each step: first the group goes into setup, where it has no ways; then others make way, all of
-    them by having less; then the ways are locked. A process that is killed on the way leaves a group in
-    ``pseudo-locksetup``, which :func:`remove` removes.
+    them by having less; then the ways are locked. A process that is killed on the way leaves a group that is in
+    ``pseudo-locksetup``, or not even in that mode yet; :func:`remove` removes it.
 
     :raises vmqos.pseudo_lock.exceptions.LockError: if it can't be locked.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there, or the kernel refuses.

@@ -42,7 +42,8 @@ class Lock:
     :ivar name: what the operator calls it: for one of ours without the prefix.
     :ivar group: its control group; empty where that is gone.
     :ivar ours: whether vmqos made it.
-    :ivar mode: the group's mode: ``pseudo-locked``, or ``pseudo-locksetup`` where it was never finished.
+    :ivar mode: the group's mode: ``pseudo-locked``, or ``pseudo-locksetup`` where it was never finished, or another
+        one where it was only just begun.
     :ivar resource: the cache's name in schemata; empty where nothing is locked yet, or the cache went offline: the
         kernel does not tell any more which one it was.
     :ivar cache_id: which of these caches; ``None`` where ``resource`` is empty.
@@ -95,7 +96,9 @@ def find(host: Host, name: str) -> Lock:
 
 def read(filesystem: Filesystem, found: Iterable[ControlGroup]) -> list[Lock]:
     """The regions of these control groups and those that are left of others; the caller holds the lock on resctrl."""
-    locks = [_lock(filesystem, group) for group in found if group.mode in pseudo_lock.MODES]
+    # A group of ours in another mode was left by a command that was killed right after it had made the group.
+    ours_or_locked = (one for one in found if one.name.startswith(LOCK_PREFIX) or one.mode in pseudo_lock.MODES)
+    locks = [_lock(filesystem, group) for group in ours_or_locked]
     return [*sorted(locks, key=lambda lock: (not lock.ours, lock.name)), *_left(filesystem, locks)]
 
 

@@ -98,3 +98,27 @@ def test_a_region_that_is_not_what_it_should_be_and_can_not_be_removed_is_not_to
         lifecycle.create(host, TABLE)
     assert "its size is 1 bytes. Not everything could be taken back" in str(told.value)
     assert "everything was taken back" not in str(told.value)
+
+
+def test_what_a_command_left_that_was_killed_once_it_had_made_the_group_is_listed_and_can_be_removed(
+    host: Host, resctrl: SimulatedResctrl
+) -> None:
+    before = resctrl.read("schemata")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(path: str) -> None:
+        # Nothing can be written, nor removed, by a process that is not there any more.
+        if TABLE.group in resctrl.directories():
+            raise Killed
+
+    resctrl.before = kill
+    with pytest.raises(Killed):
+        lifecycle.create(host, TABLE)
+    resctrl.before = lambda path: None
+    (lock,) = regions.list_locks(host)
+    assert (lock.name, lock.ours, lock.mode, lock.cache, lock.is_finished) == ("table", True, "shareable", "", False)
+    assert lifecycle.remove(host, "table").name == "table"
+    assert regions.list_locks(host) == [] and resctrl.read("schemata") == before
+    assert lifecycle.create(host, TABLE).is_finished
