@@ -309,8 +309,8 @@ function cleanup_vmqos {
     done
     sudo rm -f "$VMQOS_CONF" "$VMQOS_GATEWAY_SOCKET"
     sudo rm -rf "$VMQOS_SIMULATOR_DIR/cpu"
-    # The agent leaves its past to the next one.
-    sudo rm -f /run/vmqos/minutes
+    # What agent and gateway leave to the next ones.
+    sudo rm -f /run/vmqos/minutes "${VMQOS_GATEWAY_SOCKET%.*}.counters"
     for directory in "$VMQOS_CONF_DIR" "$VMQOS_SIMULATOR_DIR" "${VMQOS_GATEWAY_SOCKET%/*}" /run/vmqos; do
         if [[ -d "$directory" ]]; then
             sudo rmdir --ignore-fail-on-non-empty "$directory"

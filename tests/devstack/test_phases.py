@@ -458,11 +458,12 @@ def test_unstack_and_clean_leave_what_was_there_before(root: Path, node: str, rd
     assert not (root / "mounts").exists() or (root / "mounts").read_text() == ""
 
 
-def test_clean_takes_away_what_the_agent_leaves_to_the_next_one(root: Path) -> None:
+def test_clean_takes_away_what_agent_and_gateway_leave_to_the_next_ones(root: Path) -> None:
     stack = Stack(root)
     stack.stack()
     left = loader.defaults().telemetry.minutes_file
-    assert f"sudo rm -f {left}" in names(stack.run("unstack") + stack.run("clean"), "sudo")
+    kept = next(word for word in names(stack.run("unstack") + stack.run("clean"), "sudo") if left in word)
+    assert kept.startswith(f"sudo rm -f {left} ") and kept.endswith("gateway.counters")
 
 
 @pytest.mark.parametrize("phases", [("unstack",), ("clean",), ("unstack", "unstack", "clean", "clean")])

@@ -102,8 +102,9 @@ class LockCreate(Details):
 class LockList(Listing):
     """List the locked pieces of memory of this host, those that others made too.
 
-    Only those marked with the owner vmqos are removed by 'vmqos lock remove'. What is in pseudo-locksetup was never
-    finished: nothing is locked, but a CLOSID is taken.
+    Only those marked with the owner vmqos are removed by 'vmqos lock remove'. What is in pseudo-locksetup, or in the
+    mode shareable, was never finished: nothing is locked, but a CLOSID is taken. What is pseudo-locked and has no cache
+    has lost it, because the cache went offline: nothing is locked any more, also once the cache is back. Remove both.
 
     For example::
 
@@ -186,11 +187,18 @@ class LockRemove(Documented):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Remove it, and say so."""
         from vmqos.pseudo_lock import lifecycle
+        from vmqos.pseudo_lock.exceptions import WaysNotGivenBack
 
-        lock = lifecycle.remove(_host(self.app.options), parsed_args.name)
-        what = (
-            f"{size(lock.size)} of {lock.cache}, ways {way_list(lock.mask.bits)}" if lock.resource else "never finished"
-        )
+        try:
+            lock = lifecycle.remove(_host(self.app.options), parsed_args.name)
+        except WaysNotGivenBack as error:
+            # There is no such lock any more, so nothing else would take its device out of the definitions.
+            self._clean_definitions(error.lock)
+            raise
+        if lock.resource:
+            what = f"{size(lock.size)} of {lock.cache}, ways {way_list(lock.mask.bits)}"
+        else:
+            what = "its cache went offline" if lock.is_finished else "never finished"
         self.app.stdout.write(f"Removed the lock {neutralise(lock.name)} ({what}).\n")
         return 0 if self._clean_definitions(lock) else 1
 

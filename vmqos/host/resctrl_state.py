@@ -152,7 +152,7 @@ def read_what_others_change(filesystem: Filesystem, before: ResctrlState) -> Res
         return read(filesystem, before)
     for name, group in known.items():
         if name == DEFAULT_GROUP or group.owner is Owner.FOREIGN:
-            raw = filesystem.read_bytes(name, "mode"), filesystem.read_bytes(name, "schemata")
+            raw = groups.read_raw_of(filesystem, name)
             # What is as it was read last is not parsed again; what was only predicted was never read.
             if raw != before.raw.get(name) and _group(name, *raw) != group:
                 return read(filesystem, before)

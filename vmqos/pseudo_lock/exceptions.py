@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vmqos.pseudo_lock.regions import Lock
+
 
 class LockError(Exception):
     """The root of these errors; each subclass fills ``msg_fmt`` from its keyword arguments."""
@@ -85,7 +90,7 @@ class LockExists(LockError):
 class NotLocked(LockError):
     """The kernel took every command, and the region is not what it should be."""
 
-    msg_fmt = "the kernel took every command, but {problem}; everything was taken back"
+    msg_fmt = "the kernel took every command, but {problem}"
 
 
 class NoSuchLock(LockError):
@@ -110,6 +115,22 @@ class LockInUse(LockError):
         "{device} is in use by {users}: stop that first. A group that is removed meanwhile leaves its ways locked "
         "until the host is rebooted, for the kernel does not look again when the device is closed"
     )
+
+
+class WaysNotGivenBack(LockError):
+    """The lock is removed, and the kernel refused to give its ways to the default group.
+
+    :param lock: what it was.
+    """
+
+    msg_fmt = (
+        "the lock '{name}' is removed, but the default group did not get its ways ({problem}): a pass of the agent "
+        "gives them to it; where no agent runs, write them to its schemata"
+    )
+
+    def __init__(self, *, lock: Lock, problem: Exception) -> None:
+        self.lock = lock
+        super().__init__(name=lock.name, problem=problem)
 
 
 class NotTakenBack(LockError):

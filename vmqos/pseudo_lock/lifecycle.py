@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmqos.group_names import DEFAULT_GROUP, LOCK_PREFIX, Owner, owner_of
@@ -24,6 +24,7 @@ from vmqos.resctrl import groups, info, mount, pseudo_lock, topology
 from vmqos.resctrl.bitmask import CapacityBitmask
 from vmqos.resctrl.capabilities import CacheResource, Capabilities
 from vmqos.resctrl.filesystem import Filesystem
+from vmqos.resctrl.groups import ControlGroup
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
@@ -71,8 +72,8 @@ def create(host: Host, wanted: Wanted) -> Lock:
     """Lock ways that no group has; if that fails, everything is as it was.
 
     The order is safe at each step: first the group goes into setup, where it has no ways; then others make way, all of
-    them by having less; then the ways are locked. A process that is killed on the way leaves a group in
-    ``pseudo-locksetup``, which :func:`remove` removes.
+    them by having less; then the ways are locked. A process that is killed on the way leaves a group that is in
+    ``pseudo-locksetup``, or not even in that mode yet; :func:`remove` removes it.
 
     :raises vmqos.pseudo_lock.exceptions.LockError: if it can't be locked.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there, or the kernel refuses.
@@ -101,6 +102,7 @@ def remove(host: Host, name: str) -> Lock:
     :raises vmqos.pseudo_lock.exceptions.NoSuchLock: if there is none of that name.
     :raises vmqos.pseudo_lock.exceptions.ForeignLock: if another program made it.
     :raises vmqos.pseudo_lock.exceptions.LockInUse: if a process has its device open.
+    :raises vmqos.pseudo_lock.exceptions.WaysNotGivenBack: if it is removed, and the default group did not get its ways.
     :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl is not there, or the kernel refuses.
     """
     filesystem = Filesystem(_writable(host).path)
@@ -117,15 +119,25 @@ def remove(host: Host, name: str) -> Lock:
             device = lock.device or pseudo_lock.device(lock.group)
             raise exceptions.ForeignLock(name=lock.name, path=path, device=device)
         groups.remove(filesystem, lock.group)
-        left = [group for group in found if group.name != lock.group]
-        for resource, cache in info.read_capabilities(filesystem).caches.items():
-            kept = CapacityBitmask.parse(host.reserved) if cache.level == 3 else CapacityBitmask()
-            locked = info.read_pseudo_locked(filesystem, resource)
-            grown = reset.grow_default(left, cache, kept, keep_ours=True, locked=locked)
-            mine = {cache_id: mask for cache_id, mask in grown.items() if lock.cache_id in (None, cache_id)}
-            if mine and lock.resource in ("", resource):
-                groups.write_values(filesystem, DEFAULT_GROUP, resource, mine)
+        try:
+            _give_to_default(filesystem, host, lock, [group for group in found if group.name != lock.group])
+        except resctrl_exceptions.ResctrlError as problem:
+            raise exceptions.WaysNotGivenBack(lock=lock, problem=problem) from problem
         return lock
+
+
+def _give_to_default(filesystem: Filesystem, host: Host, lock: Lock, left: Sequence[ControlGroup]) -> None:
+    """Give the ways of a lock that is removed to the default group.
+
+    :param left: the control groups that are left.
+    """
+    for resource, cache in info.read_capabilities(filesystem).caches.items():
+        kept = CapacityBitmask.parse(host.reserved) if cache.level == 3 else CapacityBitmask()
+        locked = info.read_pseudo_locked(filesystem, resource)
+        grown = reset.grow_default(left, cache, kept, keep_ours=True, locked=locked)
+        mine = {cache_id: mask for cache_id, mask in grown.items() if lock.cache_id in (None, cache_id)}
+        if mine and lock.resource in ("", resource):
+            groups.write_values(filesystem, DEFAULT_GROUP, resource, mine)
 
 
 def _open(host: Host, wanted: Wanted) -> Filesystem:

@@ -42,9 +42,11 @@ class Lock:
     :ivar name: what the operator calls it: for one of ours without the prefix.
     :ivar group: its control group; empty where that is gone.
     :ivar ours: whether vmqos made it.
-    :ivar mode: the group's mode: ``pseudo-locked``, or ``pseudo-locksetup`` where it was never finished.
-    :ivar resource: the cache's name in schemata; empty where nothing is locked yet.
-    :ivar cache_id: which of these caches; ``None`` where nothing is locked yet.
+    :ivar mode: the group's mode: ``pseudo-locked``, or ``pseudo-locksetup`` where it was never finished, or another
+        one where it was only just begun.
+    :ivar resource: the cache's name in schemata; empty where nothing is locked yet, or the cache went offline: the
+        kernel does not tell any more which one it was.
+    :ivar cache_id: which of these caches; ``None`` where ``resource`` is empty.
     :ivar mask: its ways.
     :ivar size: bytes.
     :ivar cpus: the CPUs of that cache, as the kernel lists them: who maps it must be confined to them.
@@ -64,8 +66,13 @@ class Lock:
 
     @property
     def cache(self) -> str:
-        """The cache as the operator names it; empty where nothing is locked yet."""
+        """The cache as the operator names it; empty where nothing is locked yet, or the cache went offline."""
         return f"{self.resource}:{self.cache_id}" if self.resource else ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether something was locked."""
+        return self.mode == pseudo_lock.LOCKED
 
 
 def list_locks(host: Host) -> list[Lock]:
@@ -89,7 +96,9 @@ def find(host: Host, name: str) -> Lock:
 
 def read(filesystem: Filesystem, found: Iterable[ControlGroup]) -> list[Lock]:
     """The regions of these control groups and those that are left of others; the caller holds the lock on resctrl."""
-    locks = [_lock(filesystem, group) for group in found if group.mode in pseudo_lock.MODES]
+    # A group of ours in another mode was left by a command that was killed right after it had made the group.
+    ours_or_locked = (one for one in found if one.name.startswith(LOCK_PREFIX) or one.mode in pseudo_lock.MODES)
+    locks = [_lock(filesystem, group) for group in ours_or_locked]
     return [*sorted(locks, key=lambda lock: (not lock.ours, lock.name)), *_left(filesystem, locks)]
 
 
@@ -97,10 +106,13 @@ def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
     ours = group.name.startswith(LOCK_PREFIX)
     name = group.name.removeprefix(LOCK_PREFIX)
     where = [(resource, cache_id) for resource, masks in group.schemata.items() for cache_id in masks]
-    if group.mode != pseudo_lock.LOCKED or not where:
+    if group.mode != pseudo_lock.LOCKED:
         return Lock(name, group.name, ours, group.mode)
-    ((resource, cache_id),) = where[:1]
     device = pseudo_lock.device(group.name)
+    device = device if pseudo_lock.is_device(device) else ""
+    if not where:
+        return Lock(name, group.name, ours, group.mode, device=device)
+    ((resource, cache_id),) = where[:1]
     return Lock(
         name=name,
         group=group.name,
@@ -111,7 +123,7 @@ def _lock(filesystem: Filesystem, group: ControlGroup) -> Lock:
         mask=group.masks(resource)[cache_id],
         size=pseudo_lock.read_sizes(filesystem, group.name)[resource][cache_id],
         cpus=filesystem.read(group.name, "cpus_list").strip(),
-        device=device if pseudo_lock.is_device(device) else "",
+        device=device,
     )
 
 

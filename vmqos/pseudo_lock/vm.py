@@ -115,6 +115,9 @@ def _take_back(host: Host, name: str, error: BaseException) -> None:
         try:
             lifecycle.remove(host, name)
             return
+        except exceptions.WaysNotGivenBack:
+            # The region is gone, and the agent's next pass gives its ways to the default group.
+            return
         except (exceptions.LockInUse, ResctrlError) as problem:
             if time.monotonic() >= until or isinstance(problem, ResctrlError):
                 raise exceptions.NotTakenBack(error=error, problem=problem, name=name) from error

@@ -19,6 +19,7 @@ NO_GROUPS = frozenset({"info", "mon_data", MON_GROUPS})
 """The directories beside the control groups that the kernel itself makes."""
 
 _IMPOSSIBLE = frozenset({"", ".", ".."}) | NO_GROUPS
+_LOCKED = b"pseudo-locked\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,28 @@ def read_raw(fs: Filesystem) -> dict[str, tuple[bytes, bytes]]:
     found = {}
     for name in list_names(fs):
         try:
-            found[name] = fs.read_bytes(name, "mode"), fs.read_bytes(name, "schemata")
+            found[name] = read_raw_of(fs, name)
         except exceptions.Vanished:
             if not name:
                 raise
     return found
+
+
+def read_raw_of(fs: Filesystem, name: str) -> tuple[bytes, bytes]:
+    """A control group's ``mode`` and ``schemata``, unparsed.
+
+    Once the cache of a pseudo-locked region went offline, the kernel answers each read of the group's ``schemata`` with
+    ENODEV, for ever (``rdtgroup_schemata_show``). The group is still there: it is told to have no masks.
+
+    :raises vmqos.resctrl.exceptions.Vanished: if there is no such group.
+    """
+    mode = fs.read_bytes(name, "mode")
+    try:
+        return mode, fs.read_bytes(name, "schemata")
+    except exceptions.Vanished:
+        if mode != _LOCKED or fs.read_bytes(name, "mode") != mode:
+            raise
+        return mode, b""
 
 
 def list_names(fs: Filesystem) -> list[str]:

@@ -692,3 +692,25 @@ def test_a_trial_is_not_told_to_be_in_force_without_resctrl(host: Host) -> None:
         assert host.state(vm) is PromiseState.PENDING
         host.agent.trials.renew("key")
         assert (told := trials.told(host.agent.trials)) is not None and not told["in_force"]
+
+
+@pytest.mark.parametrize("specs", [{}, CAP], ids=["nothing promised", "in a class"])
+def test_a_limit_for_which_the_last_closid_is_gone_takes_no_vm_out_of_its_class(
+    host: Host, specs: dict[str, str]
+) -> None:
+    vm = settled_with(host, specs)
+    resctrl = host.agent.snapshot.resctrl
+    assert resctrl is not None
+    for number in range(resctrl.capabilities.num_closids - len(resctrl.layout.groups) - 1):
+        host.resctrl.mkdir(f"theirs{number}")
+    host.settle()
+    before, state, last = layout_of(host), host.state(vm), host.agent.events.after(0)["last"]
+    try_a_limit(host, vm)
+    # Another program takes it before the pass that would limit the VM.
+    host.resctrl.mkdir("last")
+    host.settle()
+    with pytest.raises(TrialRefused, match=r"this trial is over: no class of service \(CLOSID\) is left"):
+        host.agent.trials.renew("key")
+    assert layout_of(host) == before
+    told = [one["state"] for one in host.agent.events.after(last)["events"] if one["uuid"] == vm]
+    assert host.state(vm) is state and set(told) <= {state.value}, "its promise was kept all the time"  # type: ignore[union-attr]

@@ -9,7 +9,8 @@ from tests.unit.cli.conftest import Run
 from vmqos.cli.lock import LockCreate
 from vmqos.hypervisor.exceptions import HypervisorUnreachable, NoHypervisor
 from vmqos.pseudo_lock import lifecycle, vm
-from vmqos.pseudo_lock.regions import Lock
+from vmqos.pseudo_lock.exceptions import WaysNotGivenBack
+from vmqos.pseudo_lock.regions import Host, Lock
 
 
 def parsed(*arguments: str) -> object:
@@ -105,3 +106,36 @@ def test_a_removal_ends_well_only_if_no_definition_is_known_to_have_the_device(
     assert "Removed the lock a" in ran.out
     assert all(words in ran.out for words in out) and all(words in ran.err for words in err)
     assert bool(ran.err) == bool(err)
+
+
+@pytest.mark.parametrize(
+    ("lock", "what"),
+    [
+        (Lock("a", "vmqos.lock-a", True, "pseudo-locksetup"), "never finished"),
+        (Lock("a", "vmqos.lock-a", True, "pseudo-locked"), "its cache went offline"),
+    ],
+)
+def test_of_a_lock_without_a_cache_it_is_told_why_it_has_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch, lock: Lock, what: str
+) -> None:
+    monkeypatch.setattr(lifecycle, "remove", lambda host, name: lock)
+    monkeypatch.setattr(vm, "take", lambda uri, of: vm.Taken((), {}))
+    ran = run("lock", "remove", "a")
+    assert (ran.status, ran.out, ran.err) == (0, f"Removed the lock a ({what}).\n", "")
+
+
+def test_a_lock_whose_ways_were_not_given_back_is_taken_out_of_definitions_all_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(host: Host, name: str) -> Lock:
+        lock = Lock(name, "vmqos.lock-a", True, "pseudo-locked", "L2", 0)
+        raise WaysNotGivenBack(lock=lock, problem=OSError("EINVAL"))
+
+    monkeypatch.setattr(lifecycle, "remove", remove)
+    monkeypatch.setattr(vm, "take", lambda uri, of: vm.Taken((f"web with {of.group}",), {}))
+    ran = run("lock", "remove", "a")
+    assert (ran.status, ran.out) == (
+        1,
+        "Taken out of the definition of VM web with vmqos.lock-a, whose pins stay as they are.\n",
+    )
+    assert len(ran.err.splitlines()) == 1 and "the lock 'a' is removed, but" in ran.err

@@ -142,6 +142,15 @@ def test_a_group_that_is_removed_while_it_is_read_is_left_out(tmp_path):
     assert [group.name for group in groups.list_control_groups(Filesystem(str(tmp_path)))] == ["", "kept"]
 
 
+def test_a_pseudo_locked_group_whose_cache_is_offline_is_listed_without_masks(tmp_path):
+    make(tmp_path, "")
+    make(tmp_path, "region", "pseudo-locked")
+    # The kernel's ENODEV is told as a file that is not there is.
+    (tmp_path / "region" / "schemata").unlink()
+    found = groups.list_control_groups(Filesystem(str(tmp_path)))
+    assert [(group.name, group.mode, group.schemata) for group in found][1:] == [("region", "pseudo-locked", {})]
+
+
 def test_monitoring_groups_are_listed_by_name(tmp_path):
     for name in ("mon_groups/b", "mon_groups/a", "vmqos.x/mon_groups"):
         (tmp_path / name).mkdir(parents=True)

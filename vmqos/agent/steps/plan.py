@@ -53,7 +53,7 @@ class PlanStep:
         self._placer = placer
         self._memory = memory
         self.given_up: tuple[Trial, str] | None = None
-        """The trial that the last whole pass did not carry out, and why: because its ways are needed, mostly."""
+        """The trial that the last whole pass did not carry out, and why: because others need what it takes, mostly."""
 
     def plan(self, found: Observed) -> tuple[dict[str, VmRecord], Planned]:
         """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
@@ -71,12 +71,17 @@ class PlanStep:
         return records, planned
 
     def _why_given_up(self, tried: Trial, now: ResctrlState, records: Mapping[str, VmRecord], planned: Planned) -> str:
-        """Why ways that are tried on a VM can't be had, or are needed by another VM; empty where neither is so."""
-        if tried.uuid not in records or not trial.tries_ways(records[tried.uuid].request):
+        """Why what is tried on a VM can't be had, or its ways are needed by another VM; empty where neither is so."""
+        if tried.uuid not in records or not records[tried.uuid].request.trial:
             return ""
-        given = planned.plan.allocations.get(tried.uuid)
-        if given is None or given.state is not PromiseState.KEPT:
-            return given.reason.text if given is not None else "the VM is given nothing now"
+        given, tries_ways = planned.plan.allocations.get(tried.uuid), trial.tries_ways(records[tried.uuid].request)
+        if given is None:
+            return "the VM is given nothing now"
+        if given.state is not PromiseState.KEPT and (tries_ways or not given.throttles):
+            # A VM in a class would leave it for nothing: its promise goes before the limit that is tried, too.
+            return given.reason.text
+        if not tries_ways:
+            return ""
         requests = trial.untried(replace(self._memory.snapshot, vms=records), planned.requests)
         plan = allocation.plan(
             now.capabilities, now.layout, requests, self._memory.snapshot.policy, self._memory.granted

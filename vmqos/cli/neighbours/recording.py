@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
@@ -166,11 +167,20 @@ def _line(value: object) -> bytes:
 
 def _decoded(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{reprlib.repr(line[:100])} is no JSON") from error
     if not isinstance(found, dict):
         raise Invalid(f"{reprlib.repr(found)} is no JSON object")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON that has each name once: of two samples of a VM, neither is known to be the right one."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise Invalid(f"{reprlib.repr(twice)} comes twice in one object")
     return found
 
 
@@ -299,7 +309,10 @@ def _each(
     found = _object(value, where)
     if len(found) > _MOST_ENTRIES:
         raise Invalid(f"{where}: {len(found)} entries are more than {_MOST_ENTRIES}")
-    return {key_of(key, where): value_of(item, f"{where}.{reprlib.repr(key)[1:-1]}") for key, item in found.items()}
+    known = {key_of(key, where): value_of(item, f"{where}.{reprlib.repr(key)[1:-1]}") for key, item in found.items()}
+    if len(known) != len(found):
+        raise Invalid(f"{where}: {reprlib.repr(list(found))} name one of them twice")
+    return known
 
 
 def _object(value: object, where: str) -> dict[str, Any]:

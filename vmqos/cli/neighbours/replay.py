@@ -31,6 +31,9 @@ _LONGEST = 86400.0
 _MOST_NAMES = 5
 _MOST_SAMPLES = 500_000
 """Samples of all VMs in a window: of a thousand VMs these are a hundred and twenty thousand."""
+_MOST_HELD = 4_000_000
+"""Figures of what a VM holds of a cache, of some ninety bytes each, in a window: of a thousand VMs on thirty caches
+these are 3.6 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +174,10 @@ def verdicts(records: Iterable[Record], moments: Moments, refuse: Callable[[int,
     """
     interval, facts, due = 0.0, None, moments.every or 0.0
     begun: float | None = None
-    kept: deque[tuple[Sweep, Facts]] = deque()
-    count, is_judged = 0, True
+    kept: deque[Sweep] = deque()
+    # What was known at the last of these; of those before, a window would hold as many hosts.
+    known: Facts | None = None
+    count, held, is_judged = 0, 0, True
     for number, record in enumerate(records, 1):
         if isinstance(record, Header):
             interval = record.interval
@@ -184,31 +189,41 @@ def verdicts(records: Iterable[Record], moments: Moments, refuse: Callable[[int,
         begun = record.time if begun is None else begun
         passed = record.time - begun
         if moments.at is not None and passed > moments.at:
-            yield _judge(kept, interval, begun)
+            assert known is not None, "a moment before the first sample can't be asked for"
+            yield _judge(kept, known, interval, begun)
             return
         if moments.every and passed > due:
-            if not is_judged:
-                yield _judge(kept, interval, begun)
+            if known is not None and not is_judged:
+                yield _judge(kept, known, interval, begun)
             due = moments.every * math.ceil(passed / moments.every)
-        if kept and kept[-1][1].host.caches.keys() != facts.host.caches.keys():
+        if known is not None and known.host.caches.keys() != facts.host.caches.keys():
             # A cache went offline, or came: the agent begins anew then, too.
             kept.clear()
-            count = 0
-        kept.append((record, facts))
-        count += len(record.samples)
+            count = held = 0
+        kept.append(record)
+        known = facts
+        count, held = count + len(record.samples), held + _held(record)
         if len(kept) > moments.window:
-            count -= len(kept.popleft()[0].samples)
+            oldest = kept.popleft()
+            count, held = count - len(oldest.samples), held - _held(oldest)
         if count > _MOST_SAMPLES:
             raise refuse(number, f"with it, {len(kept)} samples of all VMs are more than {_MOST_SAMPLES}")
+        if held > _MOST_HELD:
+            raise refuse(number, f"with it, {len(kept)} samples have more than {_MOST_HELD} figures of caches")
         is_judged = False
-    if kept and begun is not None and not is_judged:
-        yield _judge(kept, interval, begun, left=max(0.0, (moments.at or 0.0) - (kept[-1][0].time - begun)))
+    if known is not None and begun is not None and not is_judged:
+        yield _judge(kept, known, interval, begun, left=max(0.0, (moments.at or 0.0) - (kept[-1].time - begun)))
 
 
-def _judge(kept: Sequence[tuple[Sweep, Facts]], interval: float, begun: float, left: float = 0.0) -> Verdict:
+def _held(sweep: Sweep) -> int:
+    """How many figures a sample of each VM has of caches."""
+    return sum(len(sample.occupancy) for sample in sweep.samples.values())
+
+
+def _judge(kept: Sequence[Sweep], facts: Facts, interval: float, begun: float, left: float = 0.0) -> Verdict:
     """What is said of the sweeps of a window, by what was known at its end. VMs that are gone by then are left out."""
-    newest, facts = kept[-1]
-    history = {vm: [sweep.samples[vm] for sweep, _ in kept if vm in sweep.samples] for vm in facts.host.vms}
+    newest = kept[-1]
+    history = {vm: [sweep.samples[vm] for sweep in kept if vm in sweep.samples] for vm in facts.host.vms}
     history = {vm: samples for vm, samples in history.items() if samples}
     found = answer.of(
         judge(facts.host, history),

@@ -111,6 +111,14 @@ WRONG = {
     "a figure that is text": (changed(3, *A, "occupancy", "0", value="x"), "vms.a.occupancy.0: 'x' is no number"),
     "a figure that is a truth": (changed(3, *A, "counts", "cycles", value=True), "vms.a.counts.cycles: True is no"),
     "a count that is missing": (changed(3, *A, "counts", value={}), "vms.a.counts.cycles: None is no number"),
+    "a VM twice": (
+        with_line(3, b'{"time": 0.0, "vms": {"a": {"occupancy": {}}, "a": {"occupancy": {}}}}\n'),
+        "line 3: 'a' comes twice in one object",
+    ),
+    "a cache twice": (
+        changed(3, *A, "occupancy", value={"0": 1, "00": 2}),
+        "line 3: vms.a.occupancy: ['0', '00'] name one of them twice",
+    ),
     "a cache id that is none": (changed(3, *A, "occupancy", value={"L3": 1}), "vms.a.occupancy: 'L3' is no cache id"),
     "no occupancy": (changed(3, *A, "occupancy"), "line 3: vms.a.occupancy: None is no JSON object"),
     "a cache without a size": (

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.unit.doc.pages import SOURCE
 from tests.unit.insight.hosts import ALL, Did, host
 from vmqos.cli.neighbours import answer, recording, replay
 from vmqos.cli.neighbours.record import Series
-from vmqos.cli.neighbours.recording import Facts, Header
+from vmqos.cli.neighbours.recording import Facts, Header, Record
 from vmqos.cli.neighbours.replay import Moments
 from vmqos.insight import History, Host, LimitedIn, PercentSteps, Promise, Sample, judge
 
@@ -328,6 +329,37 @@ def test_more_samples_than_a_host_can_have_in_a_window_are_refused(monkeypatch: 
     monkeypatch.setattr(replay, "_MOST_SAMPLES", 59)
     with pytest.raises(AssertionError, match=r"^line 22: with it, 20 samples of all VMs are more than 59$"):
         replayed(recorded(HOST, HISTORY), Moments())
+
+
+def test_more_figures_of_caches_than_a_host_can_have_in_a_window_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_MOST_HELD", 59)
+    with pytest.raises(AssertionError, match=r"^line 22: with it, 20 samples have more than 59 figures of caches$"):
+        replayed(recorded(HOST, HISTORY), Moments())
+    monkeypatch.setattr(replay, "_MOST_HELD", 60)
+    assert replayed(recorded(HOST, HISTORY), Moments(window=20)), "those that left the window do not count"
+
+
+class Watched(Facts):
+    """Facts that it can be asked of whether anything keeps them."""
+
+
+def test_of_what_was_known_of_the_host_the_newest_alone_is_kept() -> None:
+    header, facts, *sweeps = recording.read(io.BytesIO(recorded(HOST, HISTORY)), refuse)
+    assert isinstance(facts, Facts)
+    alive: list[weakref.ref[Facts]] = []
+
+    def records(known: Facts) -> Iterator[Record]:
+        yield header
+        for sweep in sweeps:
+            fresh = Watched(known.host, known.names)
+            alive.append(weakref.ref(fresh))
+            yield fresh
+            yield sweep
+
+    found = replay.verdicts(records(facts), Moments(), refuse)
+    verdict = next(found)
+    assert verdict.answer["samples"] == len(sweeps)
+    assert sum(one() is not None for one in alive) <= 1, "while it is judged"
 
 
 def test_no_agent_is_asked(run: Run, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
