@@ -101,6 +101,19 @@ def test_a_task_comes_back_to_ways_that_another_program_took_if_the_vm_is_told_s
     assert kinds == (set() if is_told else {Kind.OVERLAP, Kind.WORD})
 
 
+def test_another_programs_mask_is_its_own_until_the_agent_has_written_another(host: Host) -> None:
+    judge = Judge(host)
+    host.troubled.outside.write("schemata", "L3:0=7;1=7")
+    host.foreign[""] = before = host.troubled.groups()[""].masks
+    judge.after("write", "schemata", "L3:0=7ff;1=7ff\n")
+    assert host.foreign[""] == before, "this write was refused"
+    host.troubled.outside.write("schemata", "L3:0=7ff")
+    judge.after("write", "schemata", "L3:0=7ff\n")
+    host.troubled.outside.write("schemata", "L3:0=7")
+    judge.after("write", "schemata", "L3:0=7\n")
+    assert host.foreign[""] == {cache: mask for cache, mask in before.items() if cache != (3, 0)}
+
+
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_group_may_have_just_the_default_groups_mask_if_the_vm_is_not_told_to_have_ways(
     host: Host, monkeypatch: Patch, is_told: bool

@@ -55,7 +55,12 @@ class Writes:
             if vm.in_force and vm.is_alive and (text := self.broken(vm, groups)):
                 yield f"{text} {at}"
         if operation == "write" and path.endswith("schemata"):
-            self.foreign.pop(path.rpartition("/")[0], None)
+            # A write that was refused has changed nothing.
+            name = path.rpartition("/")[0]
+            now = groups[name].masks if name in groups else {}
+            self.foreign[name] = {
+                cache: mask for cache, mask in self.foreign.get(name, {}).items() if now.get(cache) == mask
+            }
         if operation == "write" and path.endswith("tasks"):
             for text in self._of_other_hosts(path.rpartition("/")[0], data):
                 yield f"{text} {at}"
