@@ -94,7 +94,8 @@ def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allo
     # The kernel gives a new group ways that other groups have too. Those are no grant: not in the pass that makes the
     # group, and not in a later one, whatever became of the mask, if the VM was in another group until now.
     is_class, is_there = group.owner is Owner.CLASS, last is not None and last.group == given.group
-    others = _ways_of_other_vms(now, plan, default, given.group) if is_class or not is_there else ()
+    shared = default if is_class else None
+    others = _ways_of_other_vms(now, plan, shared, given.group) if is_class or not is_there else ()
     is_free = not any(_overlap(held, masks) for masks in others)
     # On a cache that came online, each group has all ways until the plan was carried out.
     held = {cache: mask for cache, mask in held.items() if is_class or not _overlap({cache: mask}, default.masks)}
@@ -127,17 +128,21 @@ def still_in(now: ResctrlState, plan: Plan, uuid: str, last: Allocation | None, 
 
 
 def _ways_of_other_vms(
-    now: ResctrlState, plan: Plan, default: Group, name: str
+    now: ResctrlState, plan: Plan, shared: Group | None, name: str
 ) -> Iterator[Mapping[int, CapacityBitmask]]:
-    """The ways by cache that VMs have of their own now: those of the default group are nobody's own.
+    """The ways by cache that other VMs' own groups have now.
 
+    :param shared: a group whose ways are nobody's own, so that a mask with some of them does not count.
     :param name: of the group of which others are meant.
     """
     names = {given.group for given in plan.allocations.values()} - {name}
     for group in now.layout.groups:
         if group.owner is Owner.VM and group.name in names:
-            shared = {cache for cache, mask in group.masks.items() if _overlap({cache: mask}, default.masks)}
-            yield {cache: mask for cache, mask in group.masks.items() if cache not in shared}
+            yield {
+                cache: mask
+                for cache, mask in group.masks.items()
+                if shared is None or not _overlap({cache: mask}, shared.masks)
+            }
 
 
 def _overlap(masks: Mapping[int, CapacityBitmask], others: Mapping[int, CapacityBitmask]) -> bool:

@@ -95,12 +95,13 @@ def test_ways_that_nobody_took_meanwhile_are_kept() -> None:
     assert borne_out(OWN, layout(default=0x7C, vm=3, other=0x4)) is OWN
 
 
+@pytest.mark.parametrize("theirs", [0x3, 0xFF], ids=["ways of its own", "all of a cache that just came online"])
 @pytest.mark.parametrize(("last", "is_lent"), [(None, False), (OWN, True)])
 def test_a_group_with_ways_of_another_vm_is_no_grant_for_a_vm_that_was_elsewhere(
-    last: Allocation | None, is_lent: bool
+    last: Allocation | None, is_lent: bool, theirs: int
 ) -> None:
     """The kernel refused the group's own masks, and the default group has left what the kernel's first one has."""
-    other = Group(f"{VM[:-1]}2", Owner.VM, {0: CapacityBitmask(0x3)})
+    other = Group(f"{VM[:-1]}2", Owner.VM, {0: CapacityBitmask(theirs)})
     groups = (*layout(default=0xE0, vm=0x0F).groups, other)
     now = ResctrlState((0, 0, 0), Capabilities(), Layout(groups), {}, {})
     mine = Allocation(PromiseState.KEPT, VM, {0: CapacityBitmask(0xC)})

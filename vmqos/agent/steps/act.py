@@ -100,11 +100,12 @@ class ActStep:
             concerns some VMs only.
         """
         plan, last = planned.plan, self._had_by(records)
+        if failure is not None:
+            last |= self._find_in_groups(before, records, planned)
         has = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
         if failure is None:
             return now, has, False
         is_rest_possible = self._groups.blame(plan, has, failure, planned.waiting)
-        last |= self._find_in_groups(before, records, planned)
         stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in has.items()}
         if stays != has and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
             # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
@@ -123,10 +124,10 @@ class ActStep:
     def _find_in_groups(
         self, before: ResctrlState, records: Mapping[str, VmRecord], planned: Planned
     ) -> dict[str, Allocation]:
-        """What resctrl shows that VMs had, of which no earlier pass told, and which are to leave their groups.
+        """What resctrl shows that VMs had, of which no earlier pass told: this agent has only just been started.
 
-        This agent has only just been started, then. How many ways these were is remembered: the steps that succeeded
-        may have taken them.
+        How many ways VMs have that are to leave their groups is remembered: the steps that succeeded may have taken
+        them.
 
         :param before: resctrl before the plan was carried out.
         """
@@ -134,12 +135,10 @@ class ActStep:
         fresh = [records[uuid] for uuid in asked if uuid in records and uuid not in self._memory.snapshot.vms]
         if not fresh:
             return {}
-        shown = keep_current.find_in_groups(self._filesystem, before, fresh, asked)
-        given = planned.plan.allocations
-        found = {uuid: has for uuid, has in shown.items() if has.group != given[uuid].group}
-        own = [has for has in found.values() if owner_of(has.group) is Owner.VM]
+        found, given = keep_current.find_in_groups(self._filesystem, before, fresh, asked), planned.plan.allocations
+        own = [its for uuid, its in found.items() if owner_of(its.group) is Owner.VM and its.group != given[uuid].group]
         if own:
-            had = {has.group: {cache: mask.count for cache, mask in has.masks.items()} for has in own}
+            had = {its.group: {cache: mask.count for cache, mask in its.masks.items()} for its in own}
             self._memory.granted = {**had, **(self._memory.granted or {})}
         return found
 
