@@ -72,11 +72,14 @@ def as_counted(records: Mapping[str, VmRecord], now: ResctrlState) -> dict[str, 
     return counted
 
 
-def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allocation) -> Allocation:
+def in_force(
+    now: ResctrlState, plan: Plan, last: Allocation | None, given: Allocation, *, is_cut_short: bool = False
+) -> Allocation:
     """The allocation, if resctrl has all of it; otherwise the part of it that resctrl has; pure.
 
     :param last: what was in force for the VM before; ``None`` where it had nothing.
     :param given: what the plan gives it.
+    :param is_cut_short: whether a step of the plan failed: others may have ways still that the plan gives this VM.
     """
     group, default = now.group(given.group), now.group(DEFAULT_GROUP)
     if not given.group or group is None or default is None:
@@ -88,15 +91,19 @@ def in_force(now: ResctrlState, plan: Plan, last: Allocation | None, given: Allo
     further = _further_limits(given, group, unlimited)
     divided = all(group.splits.get(cache) == parts for cache, parts in given.splits.items())
     placed = all(group.masks.get(cache) == mask for cache, mask in given.masks.items())
-    if placed and divided and limits == given.throttles and not further:
+    is_whole = placed and divided and limits == given.throttles and not further
+    is_class, is_there = group.owner is Owner.CLASS, last is not None and last.group == given.group
+    if is_whole and (is_class or is_there or not is_cut_short):
         return given
     held = {cache: group.masks[cache] for cache in given.masks if cache in group.masks}
-    # The kernel gives a new group ways that other groups have too. Those are no grant: not in the pass that makes the
-    # group, and not in a later one, whatever became of the mask, if the VM was in another group until now.
-    is_class, is_there = group.owner is Owner.CLASS, last is not None and last.group == given.group
+    # The kernel gives a new group, and each group on a cache that came online, ways that other groups have too. Those
+    # are no grant: not in the pass that makes the group, and not in a later one, whatever became of the mask, if the VM
+    # was in another group until now.
     shared = default if is_class else None
     others = _ways_of_other_vms(now, plan, shared, given.group) if is_class or not is_there else ()
     is_free = not any(_overlap(held, masks) for masks in others)
+    if is_whole and is_free:
+        return given
     # On a cache that came online, each group has all ways until the plan was carried out.
     held = {cache: mask for cache, mask in held.items() if is_class or not _overlap({cache: mask}, default.masks)}
     if held and is_free and given.group not in created(plan):

@@ -111,6 +111,20 @@ def test_a_group_with_ways_of_another_vm_is_no_grant_for_a_vm_that_was_elsewhere
     assert judging.in_force(alone, plan, last, mine).state is PromiseState.DEGRADED
 
 
+@pytest.mark.parametrize(("last", "is_theirs"), [(None, True), (OWN, False)])
+def test_a_group_with_all_its_ways_is_no_grant_while_the_kernel_refuses_to_take_them_from_another(
+    last: Allocation | None, is_theirs: bool
+) -> None:
+    """On a cache that came online, the other group has all ways until its own are written."""
+    other = Group(f"{VM[:-1]}2", Owner.VM, {0: CapacityBitmask(0xFF)})
+    now = ResctrlState((0, 0, 0), Capabilities(), Layout((*layout(default=0xE0, vm=3).groups, other)), {}, {})
+    plan = Plan((), {UUID: OWN, "2": Allocation(PromiseState.KEPT, other.name, {0: CapacityBitmask(0xC)})}, ())
+    cut_short = judging.in_force(now, plan, last, OWN, is_cut_short=True)
+    assert (cut_short.state, cut_short.group) == ((PromiseState.PENDING, "") if is_theirs else (PromiseState.KEPT, VM))
+    alone = replace(now, layout=layout(default=0xE0, vm=3))
+    assert judging.in_force(alone, plan, last, OWN, is_cut_short=True) is OWN
+
+
 @pytest.mark.parametrize("last", [None, OWN])
 def test_a_group_gives_its_ways_though_it_has_all_of_a_cache_that_just_came_online(last: Allocation | None) -> None:
     every, mine = CapacityBitmask(0x7FF), CapacityBitmask(3)

@@ -102,7 +102,10 @@ class ActStep:
         plan, last = planned.plan, self._had_by(records)
         if failure is not None:
             last |= self._find_in_groups(before, records, planned)
-        has = {uuid: judge.in_force(now, plan, last.get(uuid), its) for uuid, its in plan.allocations.items()}
+        has = {
+            uuid: judge.in_force(now, plan, last.get(uuid), its, is_cut_short=failure is not None)
+            for uuid, its in plan.allocations.items()
+        }
         if failure is None:
             return now, has, False
         is_rest_possible = self._groups.blame(plan, has, failure, planned.waiting)
