@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 import select
 
+LONGEST = 86400.0
+"""Seconds that a wait takes at most: poll(2) takes milliseconds as an int, which is less than 25 days."""
+
 
 class Wakeup:
     """A flag to wait for; :meth:`set` may be called from any thread, the rest from one.
@@ -23,8 +26,11 @@ class Wakeup:
         os.eventfd_write(self._flag, 1)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until :meth:`set` was called since the last wait, or the time is over; whether it was."""
-        is_set = bool(self._poll.poll(max(0.0, seconds) * 1000))
+        """Wait until :meth:`set` was called since the last wait, or the time is over; whether it was.
+
+        :param seconds: more than :data:`LONGEST` are taken for as many.
+        """
+        is_set = bool(self._poll.poll(min(max(0.0, seconds), LONGEST) * 1000))
         if is_set:
             os.eventfd_read(self._flag)
         return is_set

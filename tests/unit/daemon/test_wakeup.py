@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -42,6 +43,14 @@ def test_another_thread_ends_the_wait(wakeup: Wakeup) -> None:
     timer = threading.Timer(0.05, wakeup.set)
     timer.start()
     assert is_short(wakeup)
+    timer.join()
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e11, math.inf])
+def test_a_wait_may_be_longer_than_the_kernel_waits(wakeup: Wakeup, seconds: float) -> None:
+    timer = threading.Timer(0.05, wakeup.set)
+    timer.start()
+    assert wakeup.wait(seconds)
     timer.join()
 
 

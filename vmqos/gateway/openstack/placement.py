@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -304,7 +305,8 @@ class PlacementSync:
             while not self._worker.ends:
                 if self._is_due():
                     return True
-                self._worker.condition.wait(self._pause())
+                pause = self._pause()
+                self._worker.condition.wait(pause if pause is None else min(pause, threading.TIMEOUT_MAX))
         return False
 
     def _is_due(self) -> bool:

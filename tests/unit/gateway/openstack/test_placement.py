@@ -125,6 +125,14 @@ def test_what_the_agent_says_first_is_told(sync: PlacementSync, notes: Notes) ->
     }
 
 
+def test_what_is_new_is_told_however_long_no_look_is_wanted(make: Make, notes: Notes) -> None:
+    sync = make(check_interval=1e12)
+    sync.offer(HOST, NAME)
+    eventually(lambda: sync.health["told_at"])
+    sync.offer(HOST, "another")
+    eventually(lambda: notes.hostnames == [NAME, "another"])
+
+
 def test_another_gateway_that_overwrites_what_was_told_is_told_until_it_has_not_for_some_looks(
     make: Make, notes: Notes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
