@@ -180,6 +180,12 @@ def test_units_are_started_restarted_and_stopped_with_the_package(rpms: Rpms, pa
     assert not re.search(r"(remove|restart)-system-units .*resctrl", scripts)
 
 
+def test_a_host_without_the_agent_mounts_resctrl_no_more_at_its_next_boot(rpms: Rpms) -> None:
+    scripts = rpms.ask("vmqos-agent", "--scripts")
+    before_removal = scripts.partition("preuninstall scriptlet")[2].partition("postuninstall scriptlet")[0]
+    assert "systemctl --no-reload disable sys-fs-resctrl.mount resctrl-access.service" in before_removal
+
+
 def test_accounts_are_made_before_a_unit_needs_them(rpms: Rpms) -> None:
     agent, ceilometer = (rpms.ask(name, "--scripts") for name in ("vmqos-agent", "vmqos-ceilometer"))
     assert agent.index("systemd-sysusers /usr/lib/sysusers.d/vmqos.conf") < agent.index("install-system-units")
