@@ -27,7 +27,7 @@ def sources() -> list[Path]:
 def digest(paths: Iterable[Path]) -> str:
     """Of what files do: of Python the comments and the docstrings do not count, nor how it is laid out.
 
-    Another Python may make another digest of the same files.
+    Each version of Python makes the same digest: a guest has another one than its host, and goes on with what is kept.
     """
     return hashlib.sha256(b"\0".join(map(_meaning, paths))).hexdigest()
 
@@ -40,7 +40,15 @@ def _meaning(path: Path) -> bytes:
         if isinstance(body := getattr(node, "body", None), list):
             # A string that stands alone is read by people only.
             node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
-    return ast.dump(tree).encode()
+    return repr(_plain(tree)).encode()
+
+
+def _plain(part: object) -> object:
+    """A part of a tree as tuples and texts. What is empty is left out: later versions of Python have further fields."""
+    if isinstance(part, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(part) if value is not None and value != [])
+        return type(part).__name__, *((name, _plain(value)) for name, value in fields)
+    return [_plain(one) for one in part] if isinstance(part, list) else repr(part)
 
 
 def _is_text(node: ast.stmt) -> bool:

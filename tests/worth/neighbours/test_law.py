@@ -102,3 +102,12 @@ def test_of_what_is_no_python_each_byte_counts(tmp_path: Path) -> None:
     before = law.digest([path])
     path.write_text("int a; /* two */")
     assert law.digest([path]) != before
+
+
+def test_each_version_of_python_makes_the_same_digest(tmp_path: Path) -> None:
+    path = tmp_path / "law.py"
+    path.write_text(
+        "class Law(Base):\n    least: float = 0.5\n\n    @property\n    def told(self, *, to=None):\n"
+        "        return [f'{one:.2f} {to}' for one in self.found if one is not None and one > -1] or None\n"
+    )
+    assert law.digest([path]) == "bda49d47c2c4105d4f247dc23d7b9e1a7fa6e94a153d52f63edae6ae8f3f3f02"
