@@ -46,7 +46,10 @@ class GaveWay(Exception):
 
 
 class Reconciler:
-    """Keeps what one pass knows for the next one, so that a pass over an unchanged host is cheap.
+    """Makes passes.
+
+    What one of them knows, the next one has (:class:`vmqos.agent.steps.memory.Memory`): a pass over an unchanged host
+    is cheap.
 
     :param filesystem: resctrl.
     :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
