@@ -108,8 +108,8 @@ def _serve(conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts]) -> No
     live = LiveReads()
     watched = conf.telemetry.neighbours_interval if telemetry.interval else 0.0
     events = NeighbourEvents(agent.events, lambda: agent.snapshot.vms) if watched else None
-    neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events, watched)
-    watch = NeighbourWatch(neighbours.verdicts, watched, agent.give_way_to_vms)
+    neighbours = Neighbours(lambda: agent.snapshot, telemetry.recent, events, watched, agent.give_way_to_vms)
+    watch = NeighbourWatch(neighbours.verdicts, watched)
     sizes = Sizes(lambda: agent.snapshot)
     keeper = MinutesKeeper(telemetry.minutes, conf.telemetry.minutes_file)
     owner = _owner_of_gateway_socket(conf)

@@ -5,7 +5,7 @@ Values in, verdicts out: no file, no clock, no libvirt, no log. Each module begi
 follows of it, and what can't be known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from vmqos.insight.model import (
@@ -68,11 +68,14 @@ def judge(host: Host, history: History) -> Insight:
     return judge_series(host, *align(history))
 
 
-def judge_series(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> Insight:
+def judge_series(
+    host: Host, times: Sequence[float], series: Mapping[str, Series], between: Callable[[], object] = lambda: None
+) -> Insight:
     """All verdicts on a history that is given as columns.
 
     :param times: seconds since 1970, ascending.
     :param series: of VMs that ``host`` knows: a value for each of the times (:func:`of_columns`).
+    :param between: called between two VMs: 200 of which half have just begun to move much more take a second.
     """
     presents = {vm: present(of) for vm, of in series.items()}
     vms = {vm: use(host, vm, of) for vm, of in series.items()}
@@ -80,4 +83,4 @@ def judge_series(host: Host, times: Sequence[float], series: Mapping[str, Series
     for vm in series:
         if found := sufferings(host, vm, series, presents, fewest):
             vms[vm] = replace(vms[vm], sufferings=found)
-    return Insight(vms, pairs_among(host, times, series))
+    return Insight(vms, pairs_among(host, times, series, between))

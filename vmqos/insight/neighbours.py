@@ -46,8 +46,8 @@ VMs that rise together it was; and harm done elsewhere than in the L3 and behind
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vmqos.insight import say
 from vmqos.insight.advice import against
@@ -107,9 +107,22 @@ NEAR = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What was found of a victim at one step. Other neighbours step in the same seconds, and it is asked again.
+
+    :ivar works: its works behind a step and which samples are of each, by the step's begin and end.
+    :ivar calm: at which samples it keeps its levels, by the caches that count, and the samples on each side of a step.
+    """
+
+    works: dict[tuple[int, int], list[tuple[Work, list[bool]]]] = field(default_factory=dict)
+    calm: dict[tuple[Sequence[int] | None, range, range], list[bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A neighbour and a possible victim of its.
 
+    :ivar known: of the victim, for all of its neighbours.
     :ivar caches: the caches of which both may fill a common way.
     :ivar total: bytes a second of all VMs that share memory with the two.
     :ivar limit: bytes a second that this memory can give; NaN where that is not known.
@@ -119,9 +132,22 @@ class Pair:
     victim: str
     neighbour: Series
     own: Series
-    caches: Sequence[int]
+    known: Known
+    caches: tuple[int, ...]
     total: Sequence[float]
     limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a VM does, by its references and misses per instruction."""
+
+    references: float
+    misses: float
+
+    def is_same(self, other: Work) -> bool:
+        """Whether it may be the same work, among other neighbours."""
+        return abs(other.references - self.references) <= SAME_WORK * self.references
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +175,22 @@ def pairs(host: Host, history: History) -> list[PairVerdict]:
     return pairs_among(host, *align(history))
 
 
-def pairs_among(host: Host, times: Sequence[float], series: Mapping[str, Series]) -> list[PairVerdict]:
-    """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first."""
+def pairs_among(
+    host: Host, times: Sequence[float], series: Mapping[str, Series], between: Callable[[], object] = lambda: None
+) -> list[PairVerdict]:
+    """All verdicts on a history that is given as columns (:func:`vmqos.insight.series.align`), surest first.
+
+    :param between: called between two victims.
+    """
     steps = {vm: risen for vm, of in series.items() if (risen := rises(of.bandwidth))}
     totals: dict[frozenset[int], list[float]] = {}
     found: list[PairVerdict] = []
     for victim in series:
+        between()
         of_victim: list[tuple[int, int, PairVerdict]] = []
+        known = Known()
         for culprit, of_culprit in steps.items():
-            pair = _pair(host, series, culprit, victim, totals) if culprit != victim else None
+            pair = _pair(host, series, culprit, victim, known, totals) if culprit != victim else None
             if pair is None:
                 continue
             for step in of_culprit:
@@ -188,10 +221,16 @@ def _nearest(found: Sequence[tuple[int, int, PairVerdict]]) -> list[PairVerdict]
 
 
 def _pair(
-    host: Host, series: Mapping[str, Series], culprit: str, victim: str, totals: dict[frozenset[int], list[float]]
+    host: Host,
+    series: Mapping[str, Series],
+    culprit: str,
+    victim: str,
+    known: Known,
+    totals: dict[frozenset[int], list[float]],
 ) -> Pair | None:
     """``None`` where the two have no memory in common.
 
+    :param known: what was found of the victim for other pairs.
     :param totals: what was found of :attr:`Pair.total` for other pairs, by the caches in common.
     """
     one, other = host.vms[culprit].masks, host.vms[victim].masks
@@ -209,7 +248,8 @@ def _pair(
         victim,
         series[culprit],
         series[victim],
-        [cache for cache in common if one[cache] & other[cache]],
+        known,
+        tuple(cache for cache in common if one[cache] & other[cache]),
         totals[behind],
         math.nan if None in limits else sum(limit for limit in limits if limit is not None),
     )
@@ -246,29 +286,32 @@ def _effect(host: Host, pair: Pair, step: Rise) -> Effect | None:
 
 def _counted(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """With a PMU: what is best seen of the effect, at any of the victim's works."""
-    effects = [_at_work(host, pair, step, mark) for mark in _works(pair, step)]
+    if (when := (step.at, step.end)) not in pair.known.works:
+        pair.known.works[when] = _works(pair.own, step)
+    effects = [_at_work(host, pair, step, work, same) for work, same in pair.known.works[when]]
     return max((effect for effect in effects if effect), key=lambda effect: effect.confidence, default=None)
 
 
-def _works(pair: Pair, step: Rise) -> list[float]:
-    """References per instruction of what the victim did while the neighbour was up."""
-    found: list[float] = []
-    run: list[float] = []
-    for value in pair.own.references[step.at + 1 : step.end]:
-        if run and not abs(value - run[0]) <= SAME_WORK * run[0]:
+def _works(own: Series, step: Rise) -> list[tuple[Work, list[bool]]]:
+    """What the victim did while the neighbour was up, and at which samples it did the same."""
+    found: list[Work] = []
+    run: list[Work] = []
+    up = slice(step.at + 1, step.end)
+    for work in map(Work, own.references[up], own.misses[up]):
+        if run and not run[0].is_same(work):
             run = []
-        run.append(value)
+        run.append(work)
         if len(run) == FEWEST:
-            mark = middle(run)
-            if all(abs(mark - other) > SAME_WORK * other / 2 for other in found):
+            mark = Work(middle(one.references for one in run), middle(one.misses for one in run))
+            if all(abs(mark.references - other.references) > SAME_WORK * other.references / 2 for other in found):
                 found.append(mark)
-    return found
+    every = list(map(Work, own.references, own.misses)) if found else []
+    return [(work, [work.is_same(other) for other in every]) for work in found]
 
 
-def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
-    """What is seen at one of the victim's works; ``mark``: its references per instruction."""
+def _at_work(host: Host, pair: Pair, step: Rise, work: Work, same: Sequence[bool]) -> Effect | None:
+    """What is seen at one of the victim's works; ``same``: whether a sample is of this work."""
     own = pair.own
-    same = [abs(value - mark) <= SAME_WORK * mark for value in own.references]
     at_once = _sides(pair, step, same, own.cycles, FEWEST)
     sides = at_once or _sides_apart(pair, step, same)
     if sides is None:
@@ -286,7 +329,7 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
     explained = (misses - missed) * line / (after - before)
     figures = (
         f"the victim took {before:.2f} cycles for an instruction and now takes {after:.2f}, at the same work "
-        f"({1000 * mark:.1f} references in 1 000 instructions)",
+        f"({1000 * work.references:.1f} references in 1 000 instructions)",
         f"it missed {1000 * missed:.2f} times in 1 000 instructions, and now {1000 * misses:.2f} times",
     )
     confidence = apart * min(1.0, 0.7 + len(sides.after) / 30) * min(1.0, 0.6 + 2 * (slower - 1))
@@ -312,10 +355,13 @@ def _at_work(host: Host, pair: Pair, step: Rise, mark: float) -> Effect | None:
 
 def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim holds less, and fetches it again and again."""
-    own, held = pair.own, pair.own.held_on(pair.caches)
-    sides = _calm_sides(host, pair, step, [held, own.bandwidth])
-    if sides is None or not pair.caches:
+    if not pair.caches:
         return None
+    own = pair.own
+    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=True), own.bandwidth, FEWEST)
+    if sides is None:
+        return None
+    held = own.held_on(pair.caches)
     had, has = _level(held, sides.before), _level(held, sides.after)
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
     cost = (after - before) / LINE * host.memory_seconds
@@ -343,7 +389,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
 def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim gets less, while memory gives all that it can."""
     own = pair.own
-    sides = _calm_sides(host, pair, step, [own.bandwidth])
+    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=False), own.bandwidth, FEWEST)
     if sides is None or sides.lag > 1:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
@@ -373,27 +419,24 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     )
 
 
-def _calm_sides(host: Host, pair: Pair, step: Rise, columns: Sequence[Sequence[float]]) -> Sides | None:
-    """Without a PMU: the samples next to a step as far as the victim's columns keep their level there.
+def _is_calm(host: Host, pair: Pair, step: Rise, with_held: bool) -> list[bool]:
+    """Without a PMU: at which samples next to a step the victim keeps its levels.
 
-    The last column is its traffic. What costs it next to no time may change as it likes.
+    :param with_held: whether that of what it holds counts, too, beside that of its traffic. What costs it next to no
+        time may change as it likes.
     """
-    traffic = columns[-1]
-    slack = NOTHING * LINE / host.memory_seconds
-    keeps = [
-        _keeping(column, range(step.at - 2, max(-1, step.at - 2 - MOST), -1), slack if column is traffic else 0.0)
-        for column in columns
-    ]
-    kept = {at for at in keeps[0] if all(at in others for others in keeps)}
-    late = [
-        _keeping(
-            column, range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST)), slack if column is traffic else 0.0
-        )
-        for column in columns
-    ]
-    good = {at for at in late[0] if all(at in others for others in late)}
-    same = [at in kept or at in good or step.at - 2 < at <= step.at + SETTLES for at in range(len(traffic))]
-    return _sides(pair, step, same, traffic, FEWEST)
+    before = range(step.at - 2, max(-1, step.at - 2 - MOST), -1)
+    behind = range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST))
+    when = pair.caches if with_held else None, before, behind
+    if (found := pair.known.calm.get(when)) is None:
+        traffic = pair.own.bandwidth
+        slack = NOTHING * LINE / host.memory_seconds
+        columns = [(traffic, slack)] + ([(pair.own.held_on(pair.caches), 0.0)] if with_held else [])
+        calm = set(range(step.at - 1, step.at + SETTLES + 1))
+        for side in (before, behind):
+            calm |= set.intersection(*(_keeping(column, side, slack) for column, slack in columns))
+        found = pair.known.calm[when] = [at in calm for at in range(len(traffic))]
+    return found
 
 
 def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:

@@ -27,9 +27,6 @@ GONE_FOR = 60.0
 MOST = 30
 """Pairs that are told of at a time, the surest ones: a VM that slows all others must leave room for other events."""
 
-PATIENCE = 1.0
-"""Seconds that a judgement waits at most while VMs start."""
-
 SLOWED, UNDISTURBED, UNKNOWN = "slowed", "undisturbed", "unknown"
 
 _TAKES = {
@@ -156,13 +153,11 @@ class NeighbourWatch:
 
     :param judge: judges, or has it done.
     :param interval: seconds between two judgements; 0: there are none.
-    :param give_way: waits while something more urgent is to be done, and no longer than it is told to.
     """
 
-    def __init__(self, judge: Callable[[], object], interval: float, give_way: Callable[[float], None]) -> None:
+    def __init__(self, judge: Callable[[], object], interval: float) -> None:
         self._judge = judge
         self._interval = interval
-        self._give_way = give_way
         self._worker = Worker("neighbour-watch")
 
     def start(self) -> None:
@@ -179,7 +174,6 @@ class NeighbourWatch:
             with self._worker.condition:
                 if self._worker.condition.wait_for(lambda: self._worker.ends, self._interval):
                     return
-            self._give_way(PATIENCE)
             self._judge()
 
 

@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 SHARE = 0.1
 """Judging takes no more than this share of one CPU, however often clients ask: 200 VMs of which half have just begun to
-move much more take some seconds."""
+move much more take about a second."""
 
 USUAL_SHARE = 0.001
 """Judging calm VMs takes no more than this share of one CPU, unless that put it off for longer than :data:`LATEST`. 200
@@ -43,6 +43,9 @@ CALM = 10
 PATIENCE = 1.0
 """Seconds after which a client that waits for a judgement gets the last one."""
 
+COURTESY = 1.0
+"""Seconds that one judgement waits, all in all, for what is more urgent."""
+
 
 class Neighbours:
     """Answers the questions on neighbours; every method may be called from any thread.
@@ -52,6 +55,7 @@ class Neighbours:
     :param events: hears of each judgement.
     :param interval: seconds between two judgements that the agent asks for itself, which are never put off for calm
         VMs; 0 without such.
+    :param give_way: waits while something more urgent is to be done, and no longer than it is told to.
     """
 
     def __init__(
@@ -60,10 +64,12 @@ class Neighbours:
         recent: RecentSamples,
         events: NeighbourEvents | None = None,
         interval: float = 0.0,
+        give_way: Callable[[float], None] = lambda longest: None,
     ) -> None:
         self._snapshot = snapshot
         self._recent = recent
         self._events = events
+        self._give_way = give_way
         self._latest = min(LATEST, 0.8 * interval) if interval else LATEST
         self._condition = threading.Condition()
         self._known: contract.Neighbours = _told(insight.Insight({}, []), None, recent.interval, 0)
@@ -131,12 +137,17 @@ class Neighbours:
 
     def _judge(self) -> None:
         began, found = time.monotonic(), None
+
+        def give_way() -> None:
+            self._give_way(began + COURTESY - time.monotonic())
+
         try:
+            give_way()
             snapshot = self._snapshot()
             read, caches = self._recent.columns()
             host = self._host(snapshot)
             series = series_of(read, caches, host)
-            judged = insight.judge_series(host, read.times, series)
+            judged = insight.judge_series(host, read.times, series, give_way)
             newest, most = read.times[-1] if read.times else None, _most_samples(read, series)
             # That this process may count them does not say that there is anything to count.
             counted, traffic = (_is_any_known(read, series, name) for name in (NAMES[0], BANDWIDTH))

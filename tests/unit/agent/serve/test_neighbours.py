@@ -358,6 +358,14 @@ def test_a_client_does_not_wait_long_for_a_judgement_and_gets_the_last_one(monke
     assert asked.verdicts()["vms"] == []
 
 
+def test_judging_gives_way_before_it_and_between_two_vms_but_not_for_long() -> None:
+    waited = list[float]()
+    asked = Neighbours(sharing, filled(), give_way=waited.append)
+    assert asked.verdicts()["pairs"]
+    assert len(waited) == 1 + len(sharing().vms)
+    assert neighbours.COURTESY >= waited[0] >= waited[-1]
+
+
 def test_a_fault_while_judging_is_logged_and_leaves_the_last_verdict(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
