@@ -71,7 +71,7 @@ def what_a_vm_has_is_taken_for_what_it_was_promised(patch: Patch) -> None:
 
     def note(self: ActStep, planned: Any, *given: Any) -> None:
         # The time to try again comes between the plan and this.
-        waiting = frozenset(uuid for uuid in planned.waiting if self._backoff.waits(uuid))
+        waiting = frozenset(uuid for uuid in planned.waiting if self.backoff.waits(uuid))
         real(self, dataclasses.replace(planned, waiting=waiting), *given)
 
     patch.setattr(ActStep, "_note_successes", note)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vmqos.agent import judge, keep_current, trial
 from vmqos.agent.act import monitoring_plan
@@ -26,33 +26,25 @@ from vmqos.reason import of_error
 from vmqos.resctrl.filesystem import Filesystem
 
 
+@dataclass(eq=False)
 class ActStep:
     """Carries out a plan, as far as the kernel lets it, and says what each VM has then.
 
-    :param filesystem: resctrl.
-    :param backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
+    :ivar filesystem: resctrl.
+    :ivar backoff: failures, by VM UUID; those of monitoring groups by ``("monitoring", uuid)``, of tasks by
         ``("tasks", uuid)``, of vCPUs by ``("vcpus", uuid)``.
-    :param groups: carries out plans.
-    :param monitoring: makes monitoring groups.
-    :param placer: moves tasks.
-    :param memory: what earlier passes left, and what this one leaves.
+    :ivar groups: carries out plans.
+    :ivar monitoring: makes monitoring groups.
+    :ivar placer: moves tasks.
+    :ivar memory: what earlier passes left, and what this one leaves.
     """
 
-    def __init__(
-        self,
-        filesystem: Filesystem,
-        backoff: Backoff,
-        groups: ControlGroups,
-        monitoring: MonitoringGroups,
-        placer: Placer,
-        memory: Memory,
-    ) -> None:
-        self._filesystem = filesystem
-        self._backoff = backoff
-        self._groups = groups
-        self._monitoring = monitoring
-        self._placer = placer
-        self._memory = memory
+    filesystem: Filesystem
+    backoff: Backoff
+    groups: ControlGroups
+    monitoring: MonitoringGroups
+    placer: Placer
+    memory: Memory
 
     def act(self, found: Observed, records: Mapping[str, VmRecord], planned: Planned, share: LockShare) -> Acted:
         """Make the control groups, then monitoring groups, then move tasks, then remove what no VM needs.
@@ -62,25 +54,25 @@ class ActStep:
         plan = planned.plan
         now, failure = self._prepare(found.resctrl, records, planned)
         # A failure of what is not done for a VM any more would be due for ever.
-        self._backoff.keep_only(
-            {key for uuid in records for key in _may_fail(uuid, self._memory.requested.requests[uuid])}
+        self.backoff.keep_only(
+            {key for uuid in records for key in _may_fail(uuid, self.memory.requested.requests[uuid])}
         )
         now, in_force, is_rest_possible = self._in_force(now, failure, found.resctrl, records, planned)
         self._note_successes(planned, in_force, records)
         # VMs that ended have no tasks to move: their groups do not wait for other VMs' tasks.
         have_ended = all(vm_of(step.group) not in (None, *records) for step in plan.retire)
-        is_complete = failure is None and have_ended and self._groups.retire(plan, in_force)
+        is_complete = failure is None and have_ended and self.groups.retire(plan, in_force)
         if is_complete and plan.retire:
             now = replace(now, layout=predict(now.layout, plan.retire))
         records = self._move_tasks(now, records, planned, in_force, found.look_at, share)
         if failure is None and not have_ended:
-            is_complete = self._groups.retire(plan, in_force)
+            is_complete = self.groups.retire(plan, in_force)
         if is_complete:
             # Until another program removes it, a group of ours tells the planner that ways may be missing.
-            self._memory.has_taken_ways = _has_groups_of_ours(now, plan)
+            self.memory.has_taken_ways = _has_groups_of_ours(now, plan)
         if not (is_complete or trial.tries_any_ways(records)):
             # Where masks lie is no promise: what the kernel refuses is not tried again for that.
-            self._memory.before_trial = {}
+            self.memory.before_trial = {}
         return Acted(records, in_force, is_complete, is_rest_possible)
 
     def _in_force(
@@ -108,21 +100,21 @@ class ActStep:
         }
         if failure is None:
             return now, has, False
-        is_rest_possible = self._groups.blame(plan, has, failure, planned.waiting)
+        is_rest_possible = self.groups.blame(plan, has, failure, planned.waiting)
         stays = {uuid: judge.still_in(now, plan, uuid, last.get(uuid), its) for uuid, its in has.items()}
         if stays != has and failure.step.group in created(plan) and now.group(failure.step.group) is not None:
             # No task is in it. With the masks that the kernel gave it, it has ways that are to be given back.
-            self._groups.execute([RemoveGroup(failure.step.group)])
-            now = resctrl_state.read(self._filesystem, now)
+            self.groups.execute([RemoveGroup(failure.step.group)])
+            now = resctrl_state.read(self.filesystem, now)
         why = of_error(failure.error)
         told = {uuid: judge.held_up(given, plan.allocations[uuid], why) for uuid, given in stays.items()}
         return now, told, is_rest_possible
 
     def _had_by(self, records: Mapping[str, VmRecord]) -> dict[str, Allocation]:
         """What was in force before for VMs that run still: what a VM had before it was started anew, it has no more."""
-        known = self._memory.snapshot.vms
+        known = self.memory.snapshot.vms
         anew = {uuid for uuid in records.keys() & known.keys() if records[uuid].arrival != known[uuid].arrival}
-        return {uuid: given for uuid, given in self._memory.in_force.items() if uuid not in anew}
+        return {uuid: given for uuid, given in self.memory.in_force.items() if uuid not in anew}
 
     def _find_in_groups(
         self, before: ResctrlState, records: Mapping[str, VmRecord], planned: Planned
@@ -135,14 +127,14 @@ class ActStep:
         :param before: resctrl before the plan was carried out.
         """
         asked = {one.uuid: one.caches for one in planned.requests}
-        fresh = [records[uuid] for uuid in asked if uuid in records and uuid not in self._memory.snapshot.vms]
+        fresh = [records[uuid] for uuid in asked if uuid in records and uuid not in self.memory.snapshot.vms]
         if not fresh:
             return {}
-        found, given = keep_current.find_in_groups(self._filesystem, before, fresh, asked), planned.plan.allocations
+        found, given = keep_current.find_in_groups(self.filesystem, before, fresh, asked), planned.plan.allocations
         own = [its for uuid, its in found.items() if owner_of(its.group) is Owner.VM and its.group != given[uuid].group]
         if own:
             had = {its.group: {cache: mask.count for cache, mask in its.masks.items()} for its in own}
-            self._memory.granted = {**had, **(self._memory.granted or {})}
+            self.memory.granted = {**had, **(self.memory.granted or {})}
         return found
 
     def _prepare(
@@ -154,15 +146,15 @@ class ActStep:
         """
         plan, fresh = planned.plan, created(planned.plan)
         if now.lacks_rmids(len(fresh)):
-            self._monitoring.make_room(
-                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self._memory.unseen)
+            self.monitoring.make_room(
+                now, sorted(fresh), monitoring_plan.may_give_up(now, plan, records, self.memory.unseen)
             )
-            now = resctrl_state.read(self._filesystem, now)
-        self._memory.has_taken_ways = self._memory.has_taken_ways or bool(plan.prepare)
-        failure = self._groups.execute(plan.prepare)
+            now = resctrl_state.read(self.filesystem, now)
+        self.memory.has_taken_ways = self.memory.has_taken_ways or bool(plan.prepare)
+        failure = self.groups.execute(plan.prepare)
         if failure is not None:
-            return resctrl_state.read(self._filesystem, now), failure
-        self._memory.remember(plan, records, planned.waiting)
+            return resctrl_state.read(self.filesystem, now), failure
+        self.memory.remember(plan, records, planned.waiting)
         return replace(now, layout=predict(now.layout, plan.prepare)), None
 
     def _note_successes(
@@ -176,7 +168,7 @@ class ActStep:
         for uuid, record in records.items():
             has_all = uuid in in_force and in_force[uuid] is given[uuid] and uuid not in planned.waiting
             if has_all or record.request.wants is None:
-                self._backoff.succeed(uuid)
+                self.backoff.succeed(uuid)
 
     def _move_tasks(
         self,
@@ -188,13 +180,13 @@ class ActStep:
         share: LockShare,
     ) -> dict[str, VmRecord]:
         """Make the VMs' monitoring groups and move the VMs' tasks there; return the records with the tasks' places."""
-        self._placer.keep_only(records.keys())
+        self.placer.keep_only(records.keys())
         ours = {uuid: record for uuid, record in records.items() if not record.request.hands_off}
         controls = {uuid: in_force[uuid].group if uuid in in_force else "" for uuid in ours}
         left = {uuid for uuid in planned.parted & controls.keys() if controls[uuid]}
         with_threads = {uuid for uuid, record in records.items() if record.threads is not None}
         left_behind = monitoring_plan.left_behind(now, ours, controls)
-        arranged = self._monitoring.arrange(now, controls, self._memory.unseen, with_threads | left, left_behind, share)
+        arranged = self.monitoring.arrange(now, controls, self.memory.unseen, with_threads | left, left_behind, share)
         # A VM without a promise gets only counters: its tasks are moved once its monitoring group is there.
         later = {uuid for uuid in arranged.later if not controls[uuid]}
         aims = {
@@ -203,11 +195,11 @@ class ActStep:
             if uuid not in left | later
         }
         vms = {uuid: record.observed for uuid, record in records.items()}
-        look_at = look_at | self._placer.strays(vms, share)
-        self._placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
-        self._memory.is_unfinished = self._placer.is_owing or bool(arranged.later)
-        self._placer.note_removed(self._monitoring.remove(arranged.stale))
-        self._memory.in_force, self._memory.aims = in_force, aims
+        look_at = look_at | self.placer.strays(vms, share)
+        self.placer.place(now, aims, look_at, vms, arranged.fresh | created(planned.plan), share)
+        self.memory.is_unfinished = self.placer.is_owing or bool(arranged.later)
+        self.placer.note_removed(self.monitoring.remove(arranged.stale))
+        self.memory.in_force, self.memory.aims = in_force, aims
         return self.with_places(records, aims, arranged.unmonitored)
 
     def with_places(
@@ -217,7 +209,7 @@ class ActStep:
 
         :param unmonitored: why VMs have no monitoring group, by UUID.
         """
-        placed = self._placer.placed
+        placed = self.placer.placed
         elsewhere = {
             uuid
             for uuid, record in records.items()
@@ -230,7 +222,7 @@ class ActStep:
                 record,
                 tasks=placed.get(uuid),
                 unmonitored=unmonitored.get(uuid, ""),
-                outside=None if record.request.is_trial_alone else self._placer.outside.get(uuid),
+                outside=None if record.request.is_trial_alone else self.placer.outside.get(uuid),
             )
             for uuid, record in records.items()
         }

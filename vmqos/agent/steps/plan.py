@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vmqos import allocation
 from vmqos.agent import keep_current, planner_requests, trial
@@ -26,41 +26,34 @@ MOUNTED_ANEW = "resctrl was mounted anew, and no VM had a group meanwhile"
 """Why a trial is over."""
 
 
+@dataclass(eq=False)
 class PlanStep:
     """Plans, and has the plan leave alone what a trial, or what the kernel refused, forbids.
 
-    :param filesystem: resctrl.
-    :param backoff: failures, by VM UUID.
-    :param groups: knows what the kernel refused.
-    :param lost: the VMs that libvirt does not list any more.
-    :param placer: knows where the VMs' tasks are.
-    :param memory: what earlier passes left.
+    :ivar filesystem: resctrl.
+    :ivar backoff: failures, by VM UUID.
+    :ivar groups: knows what the kernel refused.
+    :ivar lost: the VMs that libvirt does not list any more.
+    :ivar placer: knows where the VMs' tasks are.
+    :ivar memory: what earlier passes left.
+    :ivar given_up: the trial that the last whole pass did not carry out, and why: because others need what it takes,
+        mostly.
     """
 
-    def __init__(
-        self,
-        filesystem: Filesystem,
-        backoff: Backoff,
-        groups: ControlGroups,
-        lost: LostVms,
-        placer: Placer,
-        memory: Memory,
-    ) -> None:
-        self._filesystem = filesystem
-        self._backoff = backoff
-        self._groups = groups
-        self._lost = lost
-        self._placer = placer
-        self._memory = memory
-        self.given_up: tuple[Trial, str] | None = None
-        """The trial that the last whole pass did not carry out, and why: because others need what it takes, mostly."""
+    filesystem: Filesystem
+    backoff: Backoff
+    groups: ControlGroups
+    lost: LostVms
+    placer: Placer
+    memory: Memory
+    given_up: tuple[Trial, str] | None = None
 
     def plan(self, found: Observed) -> tuple[dict[str, VmRecord], Planned]:
         """The VMs' records and the plan for them, with what is tried on one of them unless its ways are needed."""
-        tried = self._memory.requested.trial
+        tried = self.memory.requested.trial
         records = self._records(found.vms, tried)
         planned = self._plan(found, records)
-        is_mounted_anew, self._memory.is_mounted_anew, self.given_up = self._memory.is_mounted_anew, False, None
+        is_mounted_anew, self.memory.is_mounted_anew, self.given_up = self.memory.is_mounted_anew, False, None
         if tried is None:
             return records, planned
         # All VMs have filled all of the caches meanwhile: what the client has measured is of another time.
@@ -82,10 +75,8 @@ class PlanStep:
             return given.reason.text
         if not tries_ways:
             return ""
-        requests = trial.untried(replace(self._memory.snapshot, vms=records), planned.requests)
-        plan = allocation.plan(
-            now.capabilities, now.layout, requests, self._memory.snapshot.policy, self._memory.granted
-        )
+        requests = trial.untried(replace(self.memory.snapshot, vms=records), planned.requests)
+        plan = allocation.plan(now.capabilities, now.layout, requests, self.memory.snapshot.policy, self.memory.granted)
         return trial.what_others_lose(planned.plan, plan, tried.uuid)
 
     def _records(self, vms: Mapping[str, ObservedVm], tried: Trial | None) -> dict[str, VmRecord]:
@@ -98,7 +89,7 @@ class PlanStep:
 
     def record(self, uuid: str, observed: ObservedVm, tried: Trial | None) -> VmRecord:
         """A VM with what its flavor asks for, and its tasks where they were last found."""
-        request, vcpus = self._memory.requested.requests[uuid], self._memory.requested.vcpus
+        request, vcpus = self.memory.requested.requests[uuid], self.memory.requested.vcpus
         limit = vcpus.limits.get(uuid)
         if uuid in vcpus.unknown:
             request = replace(request, wants=None, unknown=vcpus.unknown[uuid])
@@ -111,51 +102,51 @@ class PlanStep:
             request,
             vcpus=limit,
             affinities=limit.affinities if limit is not None else tuple(vcpus.affinities.get(uuid, ())),
-            tasks=self._placer.placed.get(uuid),
+            tasks=self.placer.placed.get(uuid),
         )
 
     def _plan(self, found: Observed, records: Mapping[str, VmRecord]) -> Planned:
         """Plan which VM gets which ways. A VM that was not looked at, or whose flavor is unknown, keeps its ways."""
-        now, starting, waiting = found.resctrl, found.starting, self._backoff.waiting()
+        now, starting, waiting = found.resctrl, found.starting, self.backoff.waiting()
         requests = planner_requests.make(
-            now, records.values(), self._memory.snapshot.topology, waiting, self._memory.granted
+            now, records.values(), self.memory.snapshot.topology, waiting, self.memory.granted
         )
         requests += starting.values()
         # Whose vCPUs have no names yet keeps its tasks where they are: the threads of its vCPUs will be born there.
         parted = records.keys() & starting.keys()
         unknown = {uuid for uuid, record in records.items() if record.is_unknown}
-        classes = self._lost.found.classes.keys()
-        unseen = self._memory.unseen - starting.keys() - classes
+        classes = self.lost.found.classes.keys()
+        unseen = self.memory.unseen - starting.keys() - classes
         if unknown or unseen or classes:
             # Of lost VMs all is known: groups are named after them.
-            nameless = unseen - self._lost.found.vms.keys()
-            members = keep_current.find_members(self._filesystem, now, nameless, unknown, found.vms)
+            nameless = unseen - self.lost.found.vms.keys()
+            members = keep_current.find_members(self.filesystem, now, nameless, unknown, found.vms)
             members = replace(members, claimed=members.claimed | classes)
             keep = unseen | unknown
-            asked = (one for one in self._memory.snapshot.requests if one.uuid in keep)
+            asked = (one for one in self.memory.snapshot.requests if one.uuid in keep)
             before = {one.uuid: one for one in asked if self._had_something(one.uuid)}
-            requests += keep_current.requests(now, keep, members, self._memory.granted, before)
+            requests += keep_current.requests(now, keep, members, self.memory.granted, before)
             parted |= members.parted | {uuid for uuid in unknown if now.counts_apart(uuid)}
-        is_tried = self._memory.requested.trial is not None and trial.tries_any_ways(records)
-        if is_tried and not self._memory.before_trial:
-            self._memory.before_trial = {group.name: group.masks for group in now.layout.groups}
-        places = None if is_tried else self._memory.before_trial
+        is_tried = self.memory.requested.trial is not None and trial.tries_any_ways(records)
+        if is_tried and not self.memory.before_trial:
+            self.memory.before_trial = {group.name: group.masks for group in now.layout.groups}
+        places = None if is_tried else self.memory.before_trial
         plan = allocation.plan(
             now.capabilities,
             now.layout,
             requests,
-            self._memory.snapshot.policy,
-            self._memory.granted,
+            self.memory.snapshot.policy,
+            self.memory.granted,
             places,
-            self._memory.has_taken_ways,
+            self.memory.has_taken_ways,
         )
         if not (is_tried or plan.prepare):
-            self._memory.before_trial = {}
-        return Planned(self._groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
+            self.memory.before_trial = {}
+        return Planned(self.groups.without_refused(plan), tuple(requests), frozenset(parted), waiting)
 
     def _had_something(self, uuid: str) -> bool:
         """Whether a VM had a part of its promise at the end of the last pass, or is owed ways."""
-        given = self._memory.in_force.get(uuid)
+        given = self.memory.in_force.get(uuid)
         return bool(given is not None and given.group) or any(
-            (self._memory.granted or {}).get(vm_group(uuid), {}).values()
+            (self.memory.granted or {}).get(vm_group(uuid), {}).values()
         )

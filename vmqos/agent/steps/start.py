@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from vmqos import allocation
 from vmqos.agent import planner_requests, trial
@@ -22,30 +22,26 @@ from vmqos.host.resctrl_state import ResctrlState
 from vmqos.resctrl.filesystem import Filesystem
 
 
+@dataclass(eq=False)
 class StartStep:
     """Makes the groups of VMs that libvirt is starting.
 
-    :param filesystem: resctrl.
-    :param backoff: failures, by VM UUID.
-    :param groups: carries out plans.
-    :param monitoring: makes monitoring groups.
-    :param memory: what passes and starts know of each other.
+    :ivar filesystem: resctrl.
+    :ivar backoff: failures, by VM UUID.
+    :ivar groups: carries out plans.
+    :ivar monitoring: makes monitoring groups.
+    :ivar memory: what passes and starts know of each other.
     """
 
-    def __init__(
-        self,
-        filesystem: Filesystem,
-        backoff: Backoff,
-        groups: ControlGroups,
-        monitoring: MonitoringGroups,
-        memory: Memory,
-    ) -> None:
-        self._filesystem = filesystem
-        self._backoff = backoff
-        self._groups = groups
-        self._monitoring = monitoring
-        self._memory = memory
-        self.starts = Starts(filesystem)
+    filesystem: Filesystem
+    backoff: Backoff
+    groups: ControlGroups
+    monitoring: MonitoringGroups
+    memory: Memory
+    starts: Starts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.starts = Starts(self.filesystem)
 
     def start(self, records: Mapping[str, VmRecord]) -> dict[str, TaskGroup]:
         """Make the groups of VMs that libvirt is starting; the caller holds the exclusive lock, in any thread.
@@ -58,16 +54,16 @@ class StartStep:
             other VMs' tasks would have to move or a step fails: a pass does that better.
         :raises vmqos.resctrl.exceptions.ResctrlError: if resctrl can't be read.
         """
-        before = self._memory.snapshot
-        if before.resctrl is None or self._memory.granted is None:
+        before = self.memory.snapshot
+        if before.resctrl is None or self.memory.granted is None:
             return {}
-        now = resctrl_state.read_what_others_change(self._filesystem, before.resctrl)
+        now = resctrl_state.read_what_others_change(self.filesystem, before.resctrl)
         had = before.resctrl.capabilities.l3_caches
-        if now.mounted_as != self._memory.mounted_as or now.capabilities.l3_caches != had:
+        if now.mounted_as != self.memory.mounted_as or now.capabilities.l3_caches != had:
             # Where a cache came or went, a pass finds out first on which caches the VM can run.
             return {}
         asked = planner_requests.make(
-            now, records.values(), before.topology, waiting := self._backoff.waiting(), self._memory.granted
+            now, records.values(), before.topology, waiting := self.backoff.waiting(), self.memory.granted
         )
         fresh = {one.uuid: one for one in asked}
         requests = (*(one for one in before.requests if one.uuid not in fresh), *asked)
@@ -79,15 +75,15 @@ class StartStep:
             controls, requests, now = planned
         targets = {}
         for uuid, control in controls.items():
-            targets[uuid] = self._monitoring.make_early(now, uuid, control)
+            targets[uuid] = self.monitoring.make_early(now, uuid, control)
             if targets[uuid].monitoring:
                 now = now.monitoring(uuid, control)
         self.starts.begin({uuid: fresh[uuid] for uuid in controls})
-        with self._memory.guard:
+        with self.memory.guard:
             # The next pass reads resctrl. If it is as predicted here, there is nothing to plan anew.
-            if self._memory.snapshot.resctrl is not None:
-                self._memory.snapshot = replace(self._memory.snapshot, resctrl=now, requests=requests)
-        self._memory.unseen |= controls.keys()
+            if self.memory.snapshot.resctrl is not None:
+                self.memory.snapshot = replace(self.memory.snapshot, resctrl=now, requests=requests)
+        self.memory.unseen |= controls.keys()
         return targets
 
     def _classes_of_equals(
@@ -101,13 +97,8 @@ class StartStep:
         :param fresh: what the planner would be asked for these VMs, by UUID.
         :returns: nothing where a plan is called for.
         """
-        before, given = self._memory.snapshot, self._memory.in_force
-        if (
-            not self._memory.is_settled
-            or now != before.resctrl
-            or trial.tries_any_ways(before.vms)
-            or self._memory.before_trial
-        ):
+        before, given = self.memory.snapshot, self.memory.in_force
+        if not self.memory.is_settled or now != before.resctrl or self.memory.before_trial:
             return {}
         classes = dict[str, str]()
         for uuid, request in fresh.items():
@@ -121,7 +112,7 @@ class StartStep:
             if is_known or uuid in waiting or (name := next(equals, None)) is None:
                 return {}
             classes[uuid] = name
-        return classes
+        return {} if trial.tries_any_ways(before.vms) else classes
 
     def _plan_start(
         self, now: ResctrlState, fresh: Mapping[str, Request], requests: tuple[Request, ...], waiting: Set[Hashable]
@@ -133,7 +124,7 @@ class StartStep:
         :returns: the VMs' control groups by UUID, what the planner was asked for in the end, and resctrl as it is then;
             ``None`` where a pass does that better.
         """
-        before, granted = self._memory.snapshot, self._memory.granted
+        before, granted = self.memory.snapshot, self.memory.granted
         plan = allocation.plan(now.capabilities, now.layout, requests, before.policy, granted)
         lacking = [uuid for uuid in fresh if plan.allocations[uuid].state is not PromiseState.KEPT]
         if lacking and trial.tries_any_ways(before.vms):
@@ -142,22 +133,22 @@ class StartStep:
             without = allocation.plan(now.capabilities, now.layout, promised, before.policy, granted)
             if any(without.allocations[uuid].state is PromiseState.KEPT for uuid in lacking):
                 requests, plan = promised, without
-        plan = self._groups.without_refused(plan)
+        plan = self.groups.without_refused(plan)
         # A group that a start before this one left may have a part of the ways: a pass tells of that.
         given = {uuid: plan.allocations[uuid] for uuid in fresh}
         whole = {one for one, its in given.items() if its.state is PromiseState.KEPT or not now.group(vm_group(one))}
         controls = {uuid: its.group for uuid, its in given.items() if its.group and uuid in whole}
         if not controls or _moves_others(plan, before.vms, fresh) or now.lacks_rmids(len(created(plan))):
             return None
-        self._memory.has_taken_ways = True
-        if self._groups.execute(plan.prepare) is not None:
-            self._memory.is_settled = False
+        self.memory.has_taken_ways = True
+        if self.groups.execute(plan.prepare) is not None:
+            self.memory.is_settled = False
             return None
         if now != before.resctrl or _changes_others(plan, before.vms, fresh):
             # Another program has changed resctrl since the last pass, or this plan changes other VMs' ways. What the
             # agent tells of these VMs may be wrong now: the next pass plans anew, and tells of them anew.
-            self._memory.is_settled = False
-        self._memory.remember(plan, before.vms, waiting)
+            self.memory.is_settled = False
+        self.memory.remember(plan, before.vms, waiting)
         return controls, requests, now.after(predict(now.layout, plan.prepare))
 
 
