@@ -18,11 +18,11 @@ def run(start: int, length: int) -> int:
 def runs(ways: int) -> Iterator[tuple[int, int]]:
     """Start and length of each maximal run of neighbouring ways, lowest first."""
     while ways:
-        start = lowest(ways)
-        shifted = ways >> start
-        length = (~shifted & (shifted + 1)).bit_length() - 1
-        yield start, length
-        ways &= ~run(start, length)
+        first = ways & -ways
+        # The sum carries from the first way over all of its run.
+        rest = ways & (ways + first)
+        yield first.bit_length() - 1, (ways ^ rest).bit_count()
+        ways = rest
 
 
 def longest_run(ways: int) -> int:

@@ -132,7 +132,8 @@ def _write(progress: Progress, name: str, masks: dict[int, int]) -> Iterator[Ste
 def _masks(inputs: PlannerInput, target: Target, name: str, masks: Mapping[int, int]) -> WriteMasks:
     ordered = dict(sorted(masks.items()))
     written = {cache: CapacityBitmask(mask) for cache, mask in ordered.items()}
-    return WriteMasks(name, written, target.splits(inputs, name, ordered))
+    splits = target.splits(inputs, name, ordered) if inputs.capabilities.split_levels else {}
+    return WriteMasks(name, written, splits)
 
 
 def _divide(inputs: PlannerInput, target: Target, steps: Sequence[Step]) -> Iterator[Step]:
