@@ -121,6 +121,9 @@ class Agent:
 
     def __init__(self, conf: cfg.ConfigOpts, read_again: Callable[[], cfg.ConfigOpts] | None = None) -> None:
         self.conf = conf
+        self.resctrl = conf.resctrl
+        """The section as it was at the start: another one needs a restart."""
+        self._hypervisor_hostname: str | None = conf.placement.hypervisor_hostname
         self._read_again = read_again
         self.uri: str = conf.libvirt.uri
         self.started = time.monotonic()
@@ -176,7 +179,7 @@ class Agent:
     @property
     def hostname(self) -> str | None:
         """The compute node's hypervisor hostname in Nova; ``None`` where libvirt is to tell it and did not yet."""
-        return self.conf.placement.hypervisor_hostname or self.connection.hostname
+        return self._hypervisor_hostname or self.connection.hostname
 
     @property
     def starting(self) -> bool:
@@ -372,7 +375,7 @@ class Agent:
 
     def _note_changes_of_the_host(self, now: float) -> None:
         """Order a look at everything if CPUs or caches came or went, or if a full audit is due."""
-        online = topology.online_cpus(self.conf.resctrl.sysfs_cpu_path)
+        online = topology.online_cpus(self.resctrl.sysfs_cpu_path)
         settled = self._settles_at is not None and now >= self._settles_at
         if settled:
             self._settles_at = None
@@ -425,7 +428,7 @@ class Agent:
         # Before the pass acts: on a busy host, passes may follow each other at once for seconds.
         self._follow_ends()
         if claim.number != self._topology_read_for or not self._topology.cpus:
-            self._topology = CacheTopology.read(self.conf.resctrl.sysfs_cpu_path)
+            self._topology = CacheTopology.read(self.resctrl.sysfs_cpu_path)
             self._topology_read_for = claim.number
         is_put_off = claim.everything and self._courtesy.is_given and self.snapshot.resctrl is not None
         return claim.without_audit() if is_put_off else claim
@@ -439,7 +442,7 @@ class Agent:
         self._early.give_way()
         # systemd hears of the agent between two passes only, so no pass waits for as long as the watchdog does.
         longest = self._watchdog / 3 if self._watchdog else math.inf
-        with self.filesystem.lock(exclusive=found.answered, timeout=min(self.conf.resctrl.lock_timeout, longest)):
+        with self.filesystem.lock(exclusive=found.answered, timeout=min(self.resctrl.lock_timeout, longest)):
             if not found.answered:
                 # Until libvirt has said which VMs run, the agent does not know which groups are still needed.
                 self.reconciler.read(self._topology, self._policy)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -139,6 +140,20 @@ def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host:
         host.agent.run_passes()
     host.agent.run_passes()
     assert host.agent.snapshot.policy.reserved_ways.count == 7
+
+
+def test_what_needs_a_restart_is_not_taken_from_a_new_configuration(host: Host) -> None:
+    before = host.agent.resctrl.lock_timeout, host.agent.resctrl.sysfs_cpu_path, host.agent.hostname
+    text = re.sub("sysfs_cpu_path = .*", "sysfs_cpu_path = /nowhere", host.conf.read_text())
+    text = re.sub("lock_timeout = .*", "lock_timeout = 77", text).replace(
+        "audit_interval = 60", "audit_interval = 61", 1
+    )
+    host.conf.write_text(text + "[placement]\nhypervisor_hostname = another\n")
+    host.agent._read_configuration_again()
+    assert host.agent.conf.agent.audit_interval == 61
+    assert (host.agent.resctrl.lock_timeout, host.agent.resctrl.sysfs_cpu_path, host.agent.hostname) == before
+    host.agent.run_passes()
+    assert not host.agent.health.last_error
 
 
 def test_a_task_that_strayed_is_brought_back_although_a_pass_failed(host: Host, trouble: Trouble) -> None:

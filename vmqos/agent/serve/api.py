@@ -302,9 +302,7 @@ class Api:
         if resctrl is None:
             raise _Answer("503 Service Unavailable", self._agent.health.resctrl_error or "resctrl was not read yet")
         agent, known = self._agent, resctrl.capabilities
-        return self._live.read(
-            lambda: describe.capabilities(agent.filesystem, known, agent.conf.resctrl.sysfs_cpu_path)
-        )
+        return self._live.read(lambda: describe.capabilities(agent.filesystem, known, agent.resctrl.sysfs_cpu_path))
 
     def _groups(self) -> contract.Groups:
         filesystem = self._agent.filesystem
