@@ -11,7 +11,7 @@ import pytest
 COUNTERS = 5
 """How many count at once what the processor can count for one of them."""
 
-TOGETHER, EACH = 0.1, 0.15
+TOGETHER, EACH = 0.01, 0.1
 """What all of them together, and each of them by itself, may be wrong by."""
 
 TRIES = 8
