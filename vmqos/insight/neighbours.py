@@ -8,7 +8,8 @@ is held against each other VM that shares a cache with it.
 *What must be so before a VM is accused* (a false accusation is worse than a missed one):
 
 1. Onset. The victim is as fast as ever until the step, and slow from then on. A VM whose own work changes in the same
-   seconds can't be judged: by references per instruction we know that it changed, for no neighbour changes these.
+   seconds can't be judged: by references per instruction we know that it changed. A neighbour changes these little: a
+   line that an inclusive L3 gives up leaves the L2, too, so a VM that begins to miss also asks somewhat more often.
 2. Persistence. Both levels last for some samples, and the victim's samples lie apart: those before on this side of the
    middle, those behind on that side.
 3. Dose. Wherever else in the history the victim did the same work, it was slow while the neighbour was up, and fast
@@ -65,6 +66,9 @@ CALM = 7
 less has to be much slower."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
+LEAVE_THE_L2 = 0.5
+"""The share of the misses that a victim has more by which its references may rise besides: an inclusive L3 takes the
+lines that it gives up from the L2. Who begins to walk through memory has as many more of one as of the other."""
 SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 SLOWER_APART = 1.3
@@ -75,6 +79,9 @@ MOSTLY = 0.6
 """The share of all that rises which has to be the culprit's."""
 SHOWS = 3
 """Samples within which a victim has to become slow. A cache loses its lines one by one, but quickly."""
+SHOWS_LATE, FLOODS = 6, 4
+"""The same for a victim of the cache, by a PMU, if the neighbour gains so many times as much cache as the victim loses,
+and brings in so many times as many lines more as it does: the lines that are most in use go last."""
 SETTLED = 4
 """Samples after which the effect of a change is to be seen, and the end of it."""
 LINE = 64
@@ -147,7 +154,9 @@ class Work:
 
     def is_same(self, other: Work) -> bool:
         """Whether it may be the same work, among other neighbours."""
-        return abs(other.references - self.references) <= SAME_WORK * self.references
+        asked, missed = other.references - self.references, other.misses - self.misses
+        more = LEAVE_THE_L2 * abs(missed) if asked * missed > 0 else 0.0
+        return abs(asked) <= SAME_WORK * self.references + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +321,7 @@ def _works(own: Series, step: Rise) -> list[tuple[Work, list[bool]]]:
 def _at_work(host: Host, pair: Pair, step: Rise, work: Work, same: Sequence[bool]) -> Effect | None:
     """What is seen at one of the victim's works; ``same``: whether a sample is of this work."""
     own = pair.own
-    at_once = _sides(pair, step, same, own.cycles, FEWEST)
+    at_once = _sides(pair, step, same, own.cycles, SHOWS_LATE)
     sides = at_once or _sides_apart(pair, step, same)
     if sides is None:
         return None
@@ -333,9 +342,13 @@ def _at_work(host: Host, pair: Pair, step: Rise, work: Work, same: Sequence[bool
         f"it missed {1000 * missed:.2f} times in 1 000 instructions, and now {1000 * misses:.2f} times",
     )
     confidence = apart * min(1.0, 0.7 + len(sides.after) / 30) * min(1.0, 0.6 + 2 * (slower - 1))
+    is_late = sides.lag > SHOWS
     if explained >= 0.5:
         lost, gained = (_moved(series.held_on(pair.caches), sides) for series in (own, pair.neighbour))
-        if not (pair.caches and lost < 0 < gained and _brings_in(pair, step, sides)):
+        times = FLOODS if is_late else 1
+        if not (pair.caches and lost < 0 < gained and _brings_in(pair, step, sides, times)):
+            return None
+        if is_late and gained < times * -lost:
             return None
         held = _level(own.held_on(pair.caches), sides.before)
         if -lost < (1 - LOST) * held and _full(pair, sides) is not None:
@@ -348,7 +361,7 @@ def _at_work(host: Host, pair: Pair, step: Rise, work: Work, same: Sequence[bool
             (*figures, f"it held {say.size(held)} and lost {say.size(-lost)}; the neighbour gained {say.size(gained)}"),
         )
     full = _full(pair, sides)
-    if full is None or not _adds(pair, step, sides):
+    if full is None or is_late or not _adds(pair, step, sides):
         return None
     return Effect(Cause.BANDWIDTH, slower, confidence, sides, (*figures, full))
 
@@ -358,7 +371,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     if not pair.caches:
         return None
     own = pair.own
-    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=True), own.bandwidth, FEWEST)
+    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=True), own.bandwidth)
     if sides is None:
         return None
     held = own.held_on(pair.caches)
@@ -389,7 +402,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
 def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim gets less, while memory gives all that it can."""
     own = pair.own
-    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=False), own.bandwidth, FEWEST)
+    sides = _sides(pair, step, _is_calm(host, pair, step, with_held=False), own.bandwidth)
     if sides is None or sides.lag > 1:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
@@ -453,8 +466,11 @@ def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:
     return found
 
 
-def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float], fewest: int) -> Sides | None:
-    """The samples next to a step. The one in which it comes, and the one before, belong to neither side."""
+def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float], within: int = SHOWS) -> Sides | None:
+    """The samples next to a step. The one in which it comes, and the one before, belong to neither side.
+
+    :param within: samples within which the effect has to show.
+    """
     half = (step.before + step.after) / 2
     before, after = [], []
     for at in range(step.at - 2, max(-1, step.at - 2 - MOST), -1):
@@ -465,7 +481,7 @@ def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float]
         if not same[at] or math.isnan(column[at]):
             break
         after.append(at)
-    if len(before) < fewest or len(after) < fewest:
+    if len(before) < FEWEST or len(after) < FEWEST:
         return None
     low, high = _level(column, before), _level(column, after[-max(FEWEST, len(after) // 2) :])
     if high != low and (column[step.at - 1] - low) / (high - low) > 0.5 and same[step.at - 1]:
@@ -473,7 +489,7 @@ def _sides(pair: Pair, step: Rise, same: Sequence[bool], column: Sequence[float]
     shows = (
         next((n for n, at in enumerate(after) if (column[at] - low) / (high - low) > 0.5), None) if high != low else 0
     )
-    if shows is None or shows > SHOWS or len(after) - shows < FEWEST:
+    if shows is None or shows > within or len(after) - shows < FEWEST:
         return None
     return Sides(before, after[shows:], shows)
 
@@ -541,9 +557,12 @@ def _dose(
     return wrong < FEWEST or right >= APART * (right + wrong)
 
 
-def _brings_in(pair: Pair, step: Rise, sides: Sides) -> bool:
-    """Whether a neighbour brings in as many lines more as the victim does. It has to, to take them again and again."""
-    return step.after - step.before >= _moved(pair.own.bandwidth, sides)
+def _brings_in(pair: Pair, step: Rise, sides: Sides, times: int = 1) -> bool:
+    """Whether a neighbour brings in as many lines more as the victim does. It has to, to take them again and again.
+
+    :param times: so many times as many.
+    """
+    return step.after - step.before >= times * _moved(pair.own.bandwidth, sides)
 
 
 def _room(pair: Pair, step: Rise, sides: Sides) -> float:

@@ -30,7 +30,7 @@ class Series:
     :ivar bandwidth: bytes a second; 0 before the VM was there.
     :ivar cycles: for an instruction.
     :ivar references: for an instruction: the mark by which one phase of a program is told from another, for no
-        neighbour changes it.
+        neighbour changes it much.
     :ivar misses: for an instruction.
     :ivar begins: the index of the first sample at which the VM was there.
     """

@@ -8,7 +8,7 @@ before, and worse again after, the neighbour slows it: nothing else begins and e
 *What must be so:*
 
 1. The neighbour moved less, or with few ways it held less. Else it was not held back, and nothing can be said.
-2. The VM did the same work all the time, by its references per instruction, which no neighbour changes.
+2. The VM did the same work all the time, by its references per instruction, which a neighbour hardly changes.
 3. The figure is better by :data:`LEAST` against before *and* against after. This difference is greater than chance
    makes it: than :data:`SURE` times the standard error of the means.
 

@@ -50,12 +50,41 @@ def test_with_a_pmu_a_channel_whose_limit_is_not_known_is_judged_by_the_most_it_
     assert "not known" in found.evidence[-1]
 
 
+def test_with_a_pmu_a_victim_loses_the_lines_in_use_last_to_a_neighbour_that_brings_in_many() -> None:
+    late, robbed = 31, replace(ROBBED, held=6 * MIB)
+    told = history(45, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, robbed, late))
+    (found,) = pairs(host(BOTH), told)
+    assert found.cause is Cause.CACHE
+    most = history(45, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, ROBBED, late))
+    assert not pairs(host(BOTH), most), "the neighbour has little more than the victim lost"
+    without = history(45, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, robbed, late))
+    assert not pairs(host(BOTH), without)
+    waits = history(45, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(HUNGRY, SLOWED, late))
+    assert not pairs(host(BOTH), waits), "a queue is there at once"
+
+
+def test_with_a_pmu_a_victim_may_ask_the_l3_more_often_for_lines_that_left_the_l2_as_well() -> None:
+    before, now = replace(CALM, references=12), replace(ROBBED, references=14)
+    (found,) = pairs(host(BOTH), history(40, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(before, now, 25)))
+    assert found.cause is Cause.CACHE
+
+
 INNOCENT = {
+    "the victim walks through memory since": (
+        step(replace(CALM, references=12), replace(ROBBED, references=16.5), 25),
+        BOTH,
+        40,
+    ),
     "the victim does other work since": (step(CALM, replace(ROBBED, references=40), 25), BOTH, 40),
     "they share no way": (step(CALM, ROBBED, 25), {"noisy": 0xFF00, "victim": 0x00FF}, 40),
     "the victim is as fast as before": (step(CALM, replace(ROBBED, cycles=1050), 25), BOTH, 40),
     "the victim was slow before": (step(CALM, ROBBED, 15), BOTH, 40),
-    "the victim gets slow later": (step(CALM, ROBBED, 32), BOTH, 45),
+    "the victim gets slow later": (step(CALM, ROBBED, 33), BOTH, 45),
+    "it gets slow somewhat later, and fetches a third of what the neighbour does": (
+        step(CALM, replace(ROBBED, held=6 * MIB, moved=NOISE.moved / 3), 30),
+        BOTH,
+        45,
+    ),
     "the victim holds more than before": (step(CALM, replace(ROBBED, held=12 * MIB), 25), BOTH, 40),
     "the victim is slow now and then anyway": (turns(CALM, ROBBED, [4, 12, 25]), BOTH, 40),
     "it lasts three seconds only": (step(CALM, ROBBED, 25), BOTH, 28),
