@@ -11,8 +11,9 @@ from tests.worth.neighbours.judge import SIGHTS
 
 def run() -> dict[str, Any]:
     """Counts by sight, and the seconds from each onset to the moment at which the culprit was named."""
-    found = campaign.whole()
+    found, others = campaign.whole(), campaign.whole(campaign.OTHER_SEEDS, quiet=0)
     return {
         "first_seed": campaign.TEST_SEEDS,
         "sights": {sight: table.figures(found, sight) | {"seconds": table.seconds(found, sight)} for sight in SIGHTS},
+        "others": {"first_seed": campaign.OTHER_SEEDS, **{sight: table.figures(others, sight) for sight in SIGHTS}},
     }

@@ -25,7 +25,7 @@ DRAWN = {PMU: "with a PMU", NO_PMU: "without", WATCHER: "Watcher's old strategy"
 
 def section(found: Mapping[str, Any]) -> Section:
     """See :func:`tests.worth.experiments.neighbours.run`."""
-    sights = found["sights"]
+    sights, others = found["sights"], found["others"]
     first = sights[PMU]
     shown = {sight: sights[sight] for sight in TITLES if sight in sights}
     drawn = {title: shown[sight] for sight, title in DRAWN.items() if sight in shown}
@@ -36,9 +36,9 @@ def section(found: Mapping[str, Any]) -> Section:
         "strategy *noisy_neighbor*: a VM that holds 35 % less of the L3 than in the period before suffers, and one "
         "that holds 35 % more is noisy. It is deprecated, and got no value at all.",
         f"{first['planted']} mixes of 2 to 12 VMs in which one begins to do harm, and {first['quiet']} in which no "
-        "VM harms another, drawn by seeds that no law was tuned to. They need no guest: generated accesses go "
-        "through the same model of the caches, with a memory channel that VMs share. Times and sizes are scaled: "
-        "the cache has 512 KiB, a second 1 000 000 cycles. VMs have phases, some have ways of their own. insight "
+        f"VM harms another, drawn by seeds from {_number(found['first_seed'])} on. They need no guest: generated "
+        "accesses go through the same model of the caches, with a memory channel that VMs share. Times and sizes are "
+        "scaled: the cache has 512 KiB, a second 1 000 000 cycles. VMs have phases, some have ways of their own. insight "
         "sees a sample a second: occupancy, bandwidth, and with a PMU cycles, instructions, references and "
         "misses. A VM is *harmed* if it takes more than 10 % more cycles for an instruction than in a run of the "
         "same mix without the culprit. The cause is the cache if the additional misses would cost two thirds of "
@@ -110,7 +110,11 @@ def section(found: Mapping[str, Any]) -> Section:
         "core, no clock. Of a culprit that was there before the history began, insight says nothing. An agent has a "
         f"sample every {INTERVAL} s unless it is told otherwise, so its {IN_TIME} s have {IN_TIME // INTERVAL} samples."
         f" Within so many, {_within(sights[PMU])} culprits are named with a PMU, and {_within(sights[NO_PMU])} "
-        "without.",
+        "without. Mixes of this page that were missed have led to better laws, so these may suit them better than "
+        f"others: of mixes for which no law was changed, by seeds from {_number(others['first_seed'])} on, "
+        f"{_of(others[PMU]['named'], others[PMU]['planted'])} culprits are named with a PMU and "
+        f"{_of(others[NO_PMU]['named'], others[NO_PMU]['planted'])} without; {_false(others[PMU])} and "
+        f"{_false(others[NO_PMU])} of these mixes have a false accusation.",
     )
 
 
@@ -120,6 +124,10 @@ def _named(one: Mapping[str, int], share: float, title: str) -> Claim:
         f"({_of(one['named'], one['planted'])}).",
         one["named"] >= share * one["planted"],
     )
+
+
+def _number(seed: int) -> str:
+    return f"{seed:,}".replace(",", " ")
 
 
 def _within(one: Mapping[str, Any]) -> str:
