@@ -19,7 +19,7 @@ from vmqos.agent.act.move_tasks import TaskGroup
 from vmqos.agent.observe import flavor_request
 from vmqos.agent.observe.running_vms import ObservedVm
 from vmqos.agent.observe.starting_vms import StartingVm
-from vmqos.agent.reconcile import Reconciler
+from vmqos.agent.steps.start import StartStep
 from vmqos.agent.vm_record import VmRecord
 from vmqos.daemon.log_once import LogOnce
 from vmqos.hypervisor import exceptions as hypervisor_exceptions
@@ -61,22 +61,26 @@ class EarlyStart:
     """Acts on what :class:`vmqos.agent.observe.starting_vms.StartWatch` finds, from its thread.
 
     :param filesystem: resctrl.
-    :param reconciler: knows what the other VMs have.
+    :param step: makes the groups.
     :param leaves_incoming: whether a VM whose memory comes from another host gets its groups early, and is not moved.
     """
 
-    def __init__(self, filesystem: Filesystem, reconciler: Reconciler, *, leaves_incoming: bool = False) -> None:
+    def __init__(self, filesystem: Filesystem, step: StartStep, *, leaves_incoming: bool = False) -> None:
         self._filesystem = filesystem
-        self._reconciler = reconciler
+        self._step = step
         self._leaves_incoming = leaves_incoming
         self._once = LogOnce(LOG)
         self._condition = threading.Condition()
         self._is_at_work = False
         self._expected: dict[str, float] = {}
         """Until when the fork of a VM's QEMU is expected any moment, by file; monotonic seconds."""
-        reconciler.is_wanted = lambda: self._is_at_work
         self._targets: dict[str, Target] = {}
         """Where the tasks of each file's VM belong."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether groups of a VM are being made ready, or its tasks moved: the lock on resctrl is wanted for it."""
+        return self._is_at_work
 
     def begin(self, found: Sequence[StartingVm]) -> set[str]:
         """Make the VMs' groups ready, and move those of their tasks that are there.
@@ -128,7 +132,7 @@ class EarlyStart:
             with self._filesystem.lock(exclusive=True, timeout=PATIENCE):
                 for starting in begun:
                     self._move(starting)
-                targets = self._reconciler.starting.start(wanted) if wanted else {}
+                targets = self._step.start(wanted) if wanted else {}
                 if not targets and len(wanted) > 1:
                     targets = self._start_each(wanted)
                 for starting in found:
@@ -145,7 +149,7 @@ class EarlyStart:
             self._expected.pop(file, None)
         known = self._targets.pop(file, None)
         if known is not None:
-            self._reconciler.starting.starts.end(known.uuid)
+            self._step.starts.end(known.uuid)
 
     def _can_act_on(self, file: str) -> bool:
         return file in self._targets and self._targets[file].group is not None
@@ -154,12 +158,12 @@ class EarlyStart:
         """Make the VMs' groups by a plan for each, where one plan for all of them does not do."""
         targets = dict[str, TaskGroup]()
         for uuid, record in wanted.items():
-            targets |= self._reconciler.starting.start({uuid: record})
+            targets |= self._step.start({uuid: record})
         return targets
 
     def _record(self, starting: StartingVm) -> VmRecord:
         """The VM as the first two steps of a pass would see it, as far as its status file tells."""
-        domain, caches = starting.status.domain, self._reconciler.snapshot.topology
+        domain, caches = starting.status.domain, self._step.memory.snapshot.topology
         vm = VirtualMachine(
             uuid=domain.uuid,
             name=domain.name,
@@ -191,12 +195,12 @@ class EarlyStart:
     def _move(self, starting: StartingVm) -> None:
         """Move the tasks that a VM has now, which is QEMU's first thread, unless a pass has seen the VM already."""
         uuid, target = self._targets[starting.file].uuid, self._targets[starting.file].group
-        process, known = starting.process, self._reconciler.snapshot.vms.get(uuid)
+        process, known = starting.process, self._step.memory.snapshot.vms.get(uuid)
         if process is None or target is None:
             return
         if known is not None and known.observed.vm.process == process:
             # Otherwise its group would be kept for this start after the VM's end, until libvirt removes the file.
-            self._reconciler.starting.starts.end(uuid)
+            self._step.starts.end(uuid)
             return
         try:
             with processes.opened(process) as directory:
@@ -205,7 +209,7 @@ class EarlyStart:
                     move_tasks.place(
                         self._filesystem, target, lambda: processes.tasks(process.pid, directory), there=set()
                     )
-            self._reconciler.starting.starts.note_process(uuid, process, outside)
+            self._step.starts.note_process(uuid, process, outside)
         except hypervisor_exceptions.HypervisorError as error:
             LOG.debug("VM %s has ended: %s", uuid, error)
         except exceptions.ResctrlError as error:

@@ -143,7 +143,8 @@ class Agent:
         self.connection = Connection(
             conf.libvirt.uri, self._on_change, conf.libvirt.run_dir, tells_of_waiting=leaves_incoming
         )
-        self._early = EarlyStart(self.filesystem, self.reconciler, leaves_incoming=leaves_incoming)
+        self._early = EarlyStart(self.filesystem, self.reconciler.starting, leaves_incoming=leaves_incoming)
+        self.reconciler.is_wanted = lambda: self._early.is_at_work
         self.start_watch = StartWatch(conf.libvirt.run_dir, self._early.begin, self._on_end)
         self._wakeup = Wakeup()
         self._calm = threading.Event()

@@ -27,7 +27,8 @@ class Start:
     def __init__(self, host: Host, specs: Mapping[str, str], pinning: Pinning = ANYWHERE, uuid: str = "") -> None:
         self.host = host
         self.uuid = uuid or str(uuids.uuid4())
-        self.early = EarlyStart(host.resctrl, host.reconciler)
+        self.early = EarlyStart(host.resctrl, host.reconciler.starting)
+        host.reconciler.is_wanted = lambda: self.early.is_at_work
         metadata = NovaMetadata("vm", "flavor", "", specs)
         domain = DomainDescription(self.uuid, f"instance-{self.uuid[:8]}", 77, False, metadata)
         self.status = DomainStatus(domain, pinning, 0, True, False)

@@ -182,7 +182,7 @@ def test_a_vm_that_comes_by_migration_is_moved_before_its_memory_comes_unless_to
     make_start: MakeStart, host: Host, leaves: bool
 ) -> None:
     start = make_start(OWN)
-    start.early = EarlyStart(host.resctrl, host.reconciler, leaves_incoming=leaves)
+    start.early = EarlyStart(host.resctrl, host.reconciler.starting, leaves_incoming=leaves)
     start.status = replace(start.status, is_incoming=True)
     start.announce()
     assert start.group in host.groups()
