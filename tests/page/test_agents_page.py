@@ -10,7 +10,7 @@ import pytest
 
 from tests.functional.conftest import MakeAgent, MakeVm, WaitFor
 from tests.page.browser import Browser
-from tests.page.conftest import NAMES, unfold
+from tests.page.conftest import NAMES, lengths, unfold
 from tools.lab.agent import Agent
 
 
@@ -51,7 +51,7 @@ def test_a_browser_sees_the_vms_of_a_host_live(
     details = browser.one(".details:not([hidden])").text
     assert web.uuid in details and "2 ways, exclusive" in details
     wait_for(
-        lambda: browser.run("return document.querySelector('.chart .line').getAttribute('d').length") > 30,
+        lambda: lengths(browser)[0][0] > 2,
         "occupancy being drawn",
     )
     wait_for(lambda: agent.get(f"/v1/vms/{web.uuid}")["state"] == "kept", "the promise being kept")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 
-from tests.page.conftest import NextLook, OpenPage
+from tests.page.conftest import NextLook, OpenPage, plots
 from tests.page.filled import changed, few
 from tests.page.played_host import PlayedHost
 
@@ -94,8 +94,7 @@ def test_a_vm_that_is_slowed_and_is_no_more_is_told_with_its_neighbour(host: Pla
     levels = [one.get_attribute("data-level") for one in browser.all("#changes .badge")]
     assert levels == ["ok", "none", "pending"]
     browser.all("#changes .link:not([hidden])")[0].click()
-    marks = browser.run("return document.querySelector('.chart .event').getAttribute('d')")
-    assert marks.count("M") == 3
+    assert [len(places) for places in plots(browser, "places(plot, '--pending', 30)")] == [3, 3]
 
 
 def test_few_vms_that_come_at_a_time_are_told_one_by_one(host: PlayedHost, open_page: OpenPage) -> None:

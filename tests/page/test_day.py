@@ -14,17 +14,20 @@ from selenium.webdriver import ActionChains, Keys
 
 from tests.functional.conftest import WaitFor
 from tests.page.browser import PHONE, Browser
-from tests.page.conftest import NextLook, OpenPage, Pause, heard, unfold
+from tests.page.conftest import NextLook, OpenPage, Pause, banded, beside, heard, plots, unfold
 from tests.page.filled import few
 from tests.page.played_counters import MIB
 from tests.page.played_host import PlayedHost
 
-BAND = "return [...document.querySelectorAll('.band')].map((one) => one.getAttribute('d'))"
-
 
 def show_day(browser: Browser, wait_for: WaitFor) -> None:
     browser.all("[data-charts=day]")[0].click()
-    wait_for(lambda: browser.run(BAND)[0], "the day being drawn")
+    wait_for(lambda: banded(browser)[0], "the day being drawn")
+
+
+def times(browser: Browser) -> list[list[str]]:
+    """What stands below each chart."""
+    return plots(browser, "plot.axes[0]._values")
 
 
 @pytest.fixture
@@ -45,16 +48,17 @@ def test_the_day_is_a_band_from_least_to_greatest_with_the_mean_as_a_line(
 ) -> None:
     browser = open_page()
     unfold(browser, "web-1")
-    assert browser.run(BAND) == ["", ""]
+    assert banded(browser) == [False, False]
     show_day(browser, wait_for)
-    numbers = [float(one) for one in re.findall(r"[\d.]+", browser.run(BAND)[1])]
-    values = browser.texts(".values")[1].split("\n")
-    assert values == ["0 B/s", "100 MiB/s", "200 MiB/s", "300 MiB/s", "400 MiB/s"]
-    places = browser.run("return document.querySelectorAll('.grid')[1].getAttribute('d')")
-    zero, _, least, mean, greatest = (float(one) for one in re.findall(r"M0 ([\d.]+)", places))
-    assert set(numbers[1::2]) == {least, greatest} and zero == 95
-    line = browser.run("return document.querySelectorAll('.chart .line-0')[1].getAttribute('d')")
-    assert {float(one) for one in re.findall(r" ([\d.]+)", line)} == {mean}
+    assert beside(browser)[1] == ["0 B/s", "100 MiB/s", "200 MiB/s", "300 MiB/s", "400 MiB/s"]
+    greatest, least, mean = plots(browser, f"[1, 2, 3].map((one) => plot.data[one].map((value) => value / {MIB}))")[1]
+    assert (set(greatest), set(least)) == ({400}, {200}) and mean == pytest.approx([300] * len(mean), abs=0.01)
+    values = [300, 350, 250, 175, 410]
+    spark, *faint, below, above = plots(
+        browser, f"{values}.map((one) => pixel(plot, plot.data[0].at(-40), one * {MIB}))"
+    )[1]
+    assert spark == [0x2B, 0x6C, 0xB0, 255]
+    assert [opacity for *_, opacity in (*faint, below, above)] == [51, 51, 0, 0]
     assert browser.texts(".legend-band") == ["least\N{EN DASH}greatest"] * 2
     told = browser.texts(".told")
     assert re.fullmatch(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d UTC: 2 MiB \(2 MiB . 2 MiB\)", told[0])
@@ -74,14 +78,14 @@ def test_the_days_axis_has_hours_in_utc_and_the_pointer_tells_its_minute(
     pause()
     unfold(browser, "database")
     show_day(browser, wait_for)
-    assert set(browser.texts(".times")[0].split("\n")) <= {"00:00", "06:00", "12:00", "18:00"}
-    ActionChains(browser.driver).move_to_element(browser.all(".moment")[0]).perform()
+    assert set(times(browser)[0]) <= {"00:00", "06:00", "12:00", "18:00"} and len(times(browser)[0]) >= 3
+    ActionChains(browser.driver).move_to_element(browser.all(".u-over")[0]).perform()
     told = browser.all(".told")[0].text
     expected = {time.strftime("%H:%M UTC", time.gmtime(time.time() - 43200 + 60 * late)) for late in range(-4, 5)}
     assert re.sub(r"^\d{4}-\d\d-\d\d ", "", told.split(": ")[0]) in expected
     browser.all("[data-charts=minutes]")[0].click()
-    assert browser.run(BAND) == ["", ""]
-    assert not [text for text in browser.texts(".times") if "06:00" in text.split("\n") and "12:00" in text.split("\n")]
+    assert banded(browser) == [False, False]
+    assert not [texts for texts in times(browser) if "06:00" in texts and "12:00" in texts]
 
 
 def test_minutes_of_which_nothing_is_known_are_a_gap(
@@ -95,15 +99,14 @@ def test_minutes_of_which_nothing_is_known_are_a_gap(
     pause()
     unfold(browser, "database")
     show_day(browser, wait_for)
-    band = browser.run(BAND)[0]
-    assert band.count("M") == 2
-    (_, end), (begin, _) = (
-        [min(places), max(places)]
-        for places in ([float(one) for one in re.findall(r"[ML]([\d.]+)", part)] for part in band.split("Z")[:2])
-    )
-    assert end == pytest.approx(480 * (1 - 740 / 1440), abs=3)
-    assert begin == pytest.approx(480 * (1 - 700 / 1440), abs=3)
-    ActionChains(browser.driver).move_to_element(browser.all(".moment")[0]).perform()
+    inked = plots(browser, "inked(plot, null, 'columns')")[0]
+    # Where nothing is drawn but the limit and the grid.
+    gap = [at / len(inked) for at, pixels in enumerate(inked) if pixels <= 1 + len(beside(browser)[0])]
+    gap = [place for place in gap if place > 0.01]
+    assert gap == pytest.approx([gap[0] + number / len(inked) for number in range(len(gap))]), "it is one gap"
+    assert gap[0] == pytest.approx(1 - 740 / 1440, abs=3 / 480)
+    assert gap[-1] == pytest.approx(1 - 700 / 1440, abs=3 / 480)
+    ActionChains(browser.driver).move_to_element(browser.all(".u-over")[0]).perform()
     assert browser.all(".told")[0].text.endswith("UTC: no value")
     unfold(browser, "silent")
     wait_for(lambda: len([text for text in browser.texts(".empty") if text]) == 1, "the VM without a counter")
@@ -150,15 +153,15 @@ def test_the_day_is_in_the_address_and_chosen_with_the_keyboard(
     pressed = "return [...document.querySelectorAll('.choice [aria-pressed=true]')].map((one) => one.textContent)"
     assert browser.run(pressed) == ["1 day"]
     assert ("charts", "day") in parse_qsl(urlsplit(browser.driver.current_url).query)
-    wait_for(lambda: browser.run(BAND)[0], "the day being drawn")
+    wait_for(lambda: banded(browser)[0], "the day being drawn")
     unfold(browser, "web-1")
     assert browser.run(pressed) == ["1 day", "1 day"]
     link = browser.driver.current_url
     browser.driver.get("about:blank")
     browser.open(link)
     wait_for(lambda: heard(browser), "the page having heard from the agent")
-    wait_for(lambda: all(browser.run(BAND)), "both VMs' days being drawn")
-    assert len(browser.run(BAND)) == 4
+    wait_for(lambda: all(banded(browser)), "both VMs' days being drawn")
+    assert len(banded(browser)) == 4
     browser.all("[data-charts=minutes]")[1].click()
     assert browser.run(pressed) == ["10 minutes"] * 2
     assert "charts" not in dict(parse_qsl(urlsplit(browser.driver.current_url).query))
@@ -204,7 +207,7 @@ def test_the_day_of_a_burst_is_not_flat(
     unfold(browser, "web-1")
     show_day(browser, wait_for)
     assert browser.texts(".scale")[1] == "\N{BLACK UP-POINTING TRIANGLE} 1 burst beyond the scale, up to 37.3 GiB/s"
-    assert browser.texts(".values")[1].split("\n")[-1] == "400 MiB/s"
+    assert beside(browser)[1][-1] == "400 MiB/s"
 
 
 def day(browser: Browser, answers: list[dict[str, Any]], now: float) -> Any:

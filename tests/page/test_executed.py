@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import WaitFor
-from tests.page.conftest import NAMES, NextLook, OpenPage, charts, details, show_the_day, unfold
+from tests.page.conftest import (
+    NAMES,
+    NextLook,
+    OpenPage,
+    banded,
+    beside,
+    charts,
+    details,
+    lengths,
+    show_the_day,
+    unfold,
+)
 from tests.page.filled import few
 from tests.page.played_host import PlayedHost
 from tests.unit.agent.serve.test_counters import as_told
@@ -46,10 +57,9 @@ def test_a_vm_that_is_counted_has_its_figures_and_their_charts(counted: PlayedHo
     assert "Hardware counts" not in found
     assert charts(browser)[2:] == ["Instructions per cycle", "Instructions", "Cache misses"]
     assert re.fullmatch(r"\d\d:\d\d:\d\d UTC: 0\.\d\d", browser.texts(".told")[2])
-    assert browser.texts(".values")[2].split("\n")[0] == "0.00"
-    lines = browser.run("return [...document.querySelectorAll('.chart .line-0')].map((one) => one.getAttribute('d'))")
+    assert beside(browser)[2][0] == "0.00"
     # The curve has some 200 points: one more or less, as the seconds fall.
-    assert all(line.count("L") >= 190 for line in lines), [line.count("L") for line in lines]
+    assert min(min(lines) for lines in lengths(browser)) >= 190, lengths(browser)
 
 
 def test_the_last_figures_are_in_the_charts_too(
@@ -86,7 +96,7 @@ def test_where_nothing_is_counted_the_agents_reason_is_told_and_no_chart_is_draw
     assert details(browser)["Hardware counts"] == "none: the agent lacks CAP_PERFMON: a drop-in gives it\\u{202e}"
     assert charts(browser) == ["Cache occupancy, all caches together", "Memory bandwidth"]
     browser.all("[data-charts=day]")[0].click()
-    wait_for(lambda: browser.all(".band")[0].get_attribute("d"), "the day being drawn")
+    wait_for(lambda: banded(browser)[0], "the day being drawn")
     assert len(browser.all(".chart")) == 2
     assert not browser.one("th[data-sort=ipc]").is_displayed()
     next_look()
@@ -240,9 +250,8 @@ def test_what_the_agent_counts_of_a_real_process_and_remembers_of_it_is_what_the
     assert re.fullmatch(r"[\d.]+ [MG]/s", found["Instructions now"])
     assert re.fullmatch(r"[\d.]+( k)?/s", found["Cache misses now"])
     assert len(browser.all(".chart")) == 5
-    lines = browser.run("return [...document.querySelectorAll('.chart .line-0')].map((one) => one.getAttribute('d'))")
-    assert all("M" in line for line in lines[2:])
+    assert all(all(lines) for lines in lengths(browser)[2:])
     browser.all("[data-charts=day]")[0].click()
-    wait_for(lambda: browser.all(".band")[-1].get_attribute("d"), "the day being drawn")
+    wait_for(lambda: banded(browser)[2], "the day being drawn")
     told = re.match(r"\d\d:\d\d UTC: (\d\.\d\d) ", browser.texts(".told")[2])
     assert told is not None and float(told[1]) == pytest.approx(per_cycle, abs=0.006)

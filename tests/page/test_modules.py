@@ -177,13 +177,6 @@ CASES: list[tuple[str, str, Any]] = [
         "it.bursts([1, 2, 3, 4, 5, 6], [9, 20, 30, null, 40, 1], 10).map((one) => [one.time, one.value])",
         [[3, 30], [5, 40]],
     ),
-    ("scale.js", "[1, 9, 700, 1024, 5e6].map((top) => it.valueTicks(top).length)", [2, 5, 4, 3, 5]),
-    ("scale.js", "it.valueTicks(1.6 * 1024 ** 3).map((tick) => tick / 2 ** 20)", [0, 512, 1024, 1536]),
-    (
-        "scale.js",
-        "[0.9, 4.2, 45, 8e6].map((top) => it.decimalTicks(top).map((tick) => Math.round(tick * 100) / 100))",
-        [[0, 0.2, 0.4, 0.6, 0.8], [0, 1, 2, 3, 4], [0, 10, 20, 30, 40], [0, 2e6, 4e6, 6e6, 8e6]],
-    ),
     (
         "executed.js",
         "[{unavailable: 'no'}, {age_seconds: 60, interval: 2, unavailable: ''}, {vms: {}, unavailable: ''},"
@@ -219,11 +212,19 @@ CASES: list[tuple[str, str, Any]] = [
         " stalls_llc_miss, uops_retired}})).map((found) => it.PACKAGES.map((name) => found[name]))",
         [[3, 2, None, 0.5], [3, None, None, None], [None, None, None, None]],
     ),
-    ("scale.js", "it.timeTicks(1000, 600).concat(it.timeTicks(1000, 60))", [480, 600, 720, 840, 960, 960, 990]),
     (
-        "chart.js",
-        "it.paths([[[0, 1], [1, 9], [2, 2]]], {width: 100, height: 10, now: 2, span: 2, top: 4}).beyond",
+        "spark.js",
+        "it.paths([[0, 1], [1, 9], [2, 2]], {width: 100, height: 10, now: 2, span: 2, top: 4}).beyond",
         "M50.0 1h0",
+    ),
+    (
+        "spark.js",
+        "(({line, area}) => [line, area])(it.paths([[0, 4], [1, 2], [2, null], [3, 4], [4, null], [5, 0]],"
+        " {width: 50, height: 10, now: 5, span: 5, top: 4}))",
+        [
+            "M0.0 1.0h0L10.0 5.0M30.0 1.0h0M50.0 9.0h0",
+            "M0.0 10L0.0 1.0L10.0 5.0V10ZM30.0 10L30.0 1.0V10ZM50.0 10L50.0 9.0V10Z",
+        ],
     ),
     (
         "format.js",
@@ -238,16 +239,13 @@ CASES: list[tuple[str, str, Any]] = [
         ["seconds=86400&vm=a%26b", "seconds=261&vm=a", "seconds=86400&vm=a"],
     ),
     (
-        "chart.js",
-        "it.bandPath([[[0, 1], [2, 2]]], [[[0, 3], [2, 4]]], {width: 100, height: 10, now: 2, span: 2, top: 4})",
-        "M0.0 3.0L100.0 1.0L100.0 5.0L0.0 7.0Z",
-    ),
-    (
         "history.js",
-        "[Math.min, Math.max].map((of) => it.runs([0, 60, 120, 180], [3, null, 1, 7], 60, 2, 240, (all) => of(...all)))"
-        ".map((all) => all.flat().map(([, value]) => value))",
+        "[Math.min, Math.max]"
+        ".map((of) => it.slots([0, 60, 120, 180], [3, null, 1, 7], 60, 2, 240, (all) => of(...all)))"
+        ".map((all) => all.map(([, value]) => value))",
         [[3, 1], [3, 7]],
     ),
+    ("history.js", "it.slots([0, 10, 20], [], 10, 2, 40)", [[10, None], [20, None]]),
     (
         "address.js",
         "['?charts=day', '?charts=week'].map((search) => it.addressOf(it.viewOf(search)))",
@@ -282,20 +280,20 @@ def test_a_value_becomes_what_people_read(module: str, expression: str, expected
     assert page.value(module, expression) == expected
 
 
-def runs(page: Browser, samples: list[tuple[float, float | None]], interval: float, most: int) -> Any:
+def slots(page: Browser, samples: list[tuple[float, float | None]], interval: float, most: int) -> Any:
     times, values = zip(*samples, strict=True)
-    return page.value("history.js", f"it.runs({json.dumps(times)}, {json.dumps(values)}, {interval}, {most})")
+    return page.value("history.js", f"it.slots({json.dumps(times)}, {json.dumps(values)}, {interval}, {most})")
 
 
 def test_a_gap_in_the_values_or_in_the_times_is_a_gap_in_the_line(page: Browser) -> None:
     samples = [(0.0, 1.0), (10.0, 2.0), (20.0, None), (30.0, 4.0), (40.0, 5.0), (90.0, 6.0)]
-    assert runs(page, samples, 10.0, 60) == [[[0, 1], [10, 2]], [[30, 4], [40, 5]], [[90, 6]]]
+    assert slots(page, samples, 10.0, 60) == [[0, 1], [10, 2], [20, None], [30, 4], [40, 5], [50, None], [90, 6]]
 
 
 def test_many_samples_become_few_points_that_do_not_move_when_a_new_one_comes(page: Browser) -> None:
     samples = [(float(when), math.sin(when / 50)) for when in range(1000, 1600)]
-    (before,) = runs(page, samples, 1.0, 60)
-    (after,) = runs(page, [*samples[1:], (1600.0, 0.0)], 1.0, 60)
+    before = slots(page, samples, 1.0, 60)
+    after = slots(page, [*samples[1:], (1600.0, 0.0)], 1.0, 60)
     assert 60 <= len(before) <= 61
     assert set(map(tuple, before[1:-1])) <= set(map(tuple, after))
 

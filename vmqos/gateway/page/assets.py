@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 FOLDER = "static"
 
@@ -32,11 +33,19 @@ class Asset:
 
 
 def load() -> Mapping[str, Asset]:
-    """Read every file, by its name, from wherever the package is installed."""
+    """Read every file, by its path below the folder, from wherever the package is installed."""
     found = {}
-    for file in resources.files(__package__).joinpath(FOLDER).iterdir():
-        content_type = _TYPES.get(file.name[file.name.rfind(".") :])
+    for name, file in _files(resources.files(__package__).joinpath(FOLDER)):
+        content_type = _TYPES.get(name[name.rfind(".") :])
         if content_type is not None:
             content = file.read_bytes()
-            found[file.name] = Asset(content, content_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+            found[name] = Asset(content, content_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
     return found
+
+
+def _files(folder: Traversable, path: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{path}{entry.name}/")
+        else:
+            yield f"{path}{entry.name}", entry

@@ -39,6 +39,9 @@ def test_a_script_imports_what_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LOADED))
 def test_nothing_is_asked_of_any_other_host(name: str) -> None:
     content = text(name).replace("http://www.w3.org/2000/svg", "")
+    if name.startswith("vendor/"):
+        # Its comments name pages. No line of code is one of these.
+        content = re.sub(r"^(\s*//|\* ).*", "", content, flags=re.MULTILINE)
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", content)
 
 

@@ -11,7 +11,7 @@ import { EXECUTED, SHARE } from "./executed.js";
 import { clock, duration, eachCache, events as eventRate, lack, lastMeasured, limitOf, listOf, moment, portion, power, rate, ratio, size, visible, why } from "./format.js";
 import { fullness, percent } from "./fullness.js";
 import { packagesOf } from "./packages.js";
-import { decimalTicks } from "./scale.js";
+import { BYTES } from "./scale.js";
 
 const BANDWIDTHS = ["total", "local", "remote"];
 
@@ -138,8 +138,8 @@ export class Details {
   /** @param choose called with the time that the charts are to show, a key of `CHARTS`. */
   constructor(choose) {
     this.fields = make("dl");
-    this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size);
-    this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate);
+    this.occupancy = new Chart("Cache occupancy, all caches together", ["occupancy"], size, BYTES);
+    this.bandwidth = new Chart("Memory bandwidth", BANDWIDTHS, rate, BYTES);
     this.charts = make("div", { class: "charts" }, this.occupancy.element, this.bandwidth.element);
     this.further = FURTHER.map(() => []);
     this.choices = Object.entries(CHARTS).map(([key, text]) => {
@@ -184,7 +184,7 @@ export class Details {
     const isCounted = found.some(({ values }) => values.some((series) => series.some((value) => value !== null)));
     const charts = this.further[group];
     if (isCounted && !charts.length) {
-      charts.push(...FURTHER[group].map(([title, series, format]) => new Chart(title, Object.values(series), format, decimalTicks)));
+      charts.push(...FURTHER[group].map(([title, series, format]) => new Chart(title, Object.values(series), format)));
     }
     if (!isCounted) for (const chart of charts) chart.element.remove();
     else if (!charts[0].element.parentNode) {

@@ -164,31 +164,20 @@ export class History {
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /**
- * A series as runs of [time, value] points without gaps: at most `most` points in `span` seconds, each made `of` the
- * samples in one slot of time, their mean unless another way is given. Slots are cut by the clock, so that a point stays
- * what it was while time goes on. A slot whose samples have no value ends a run, and so does a pause in the samples.
+ * A series as at most `most` pairs of a time and a value in `span` seconds, each made `of` the samples in one slot of time, their
+ * mean unless another way is given. The value is null where no sample has one, and once in a pause in the samples. Slots are
+ * cut by the clock, so that a pair stays what it was while time goes on, and are the same for all series of the same times.
  */
-export function runs(times, values, interval, most, span = WINDOW, of = mean) {
+export function slots(times, values, interval, most, span = WINDOW, of = mean) {
   const slot = Math.max(interval, 0.1) * Math.ceil(span / most / Math.max(interval, 0.1));
   const found = [];
-  let run = null;
-  let before = -Infinity;
-  let index = 0;
-  while (index < values.length) {
-    const number = Math.floor(times[index] / slot);
-    const known = [];
-    let last = times[index];
-    for (; index < values.length && Math.floor(times[index] / slot) === number; index += 1) {
-      last = times[index];
-      if (values[index] !== null) known.push(values[index]);
-    }
-    if (known.length && (!run || last - before > 2.5 * slot)) {
-      run = [];
-      found.push(run);
-    }
-    if (known.length) run.push([last, of(known)]);
-    else run = null;
-    before = last;
+  for (let begin = 0, end = 0; begin < times.length; begin = end) {
+    const number = Math.floor(times[begin] / slot);
+    while (end < times.length && Math.floor(times[end] / slot) === number) end += 1;
+    const [before, last] = [found.at(-1)?.[0], times[end - 1]];
+    if (last - before > 2.5 * slot) found.push([before + slot, null]);
+    const known = values.slice(begin, end).filter((value) => value !== null);
+    found.push([last, known.length ? of(known) : null]);
   }
   return found;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scales of charts: how high they are, what stands beside them, and what goes beyond them. Pure.
+// The scales of charts: how high they are, in which steps, and what goes beyond them. Pure.
 
 /** The share of the values that a scale is for: what is seen for a few seconds of ten minutes may go beyond it. */
 const USUAL = 0.98;
@@ -33,30 +33,8 @@ export function bursts(times, values, top) {
   return found;
 }
 
-/** Round numbers of bytes from 0 up to the top, at most `most` beside the 0. */
-export function valueTicks(top, most = 4) {
-  for (let unit = 1; ; unit *= 1024) {
-    for (const step of [1, 2, 5, 10, 20, 50, 100, 200, 512].map((number) => number * unit)) {
-      if (top / step < most + 1) return Array.from({ length: Math.floor(top / step) + 1 }, (_, number) => number * step);
-    }
-  }
-}
+/** Steps between the values beside a scale of bytes; uPlot's own are decimal. */
+export const BYTES = [0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5, 10, 20, 50, 100, 200, 512].map((number) => number * 1024 ** power));
 
-/** Round numbers up to the top, in steps of 1, 2 or 5 of a decimal unit. */
-export function decimalTicks(top, most = 4) {
-  for (let unit = 10 ** (Math.floor(Math.log10(top)) - 1); ; unit *= 10) {
-    for (const step of [1, 2, 5].map((number) => number * unit)) {
-      if (top / step < most + 1) return Array.from({ length: Math.floor(top / step) + 1 }, (_, number) => number * step);
-    }
-  }
-}
-
-const STEPS = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
-
-/** Round times in the `span` seconds up to `now`, at most `most`. */
-export function timeTicks(now, span, most = 5) {
-  const step = STEPS.find((one) => span / one <= most) ?? STEPS.at(-1);
-  const found = [];
-  for (let time = Math.ceil((now - span) / step) * step; time <= now; time += step) found.push(time);
-  return found;
-}
+/** Steps between the times below a chart, in seconds: times that are multiples of them are round ones in UTC. */
+export const TIMES = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400];

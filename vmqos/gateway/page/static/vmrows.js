@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One VM in the table: its row, and the row of details below it.
 
-import { Sparkline } from "./chart.js";
 import { Details } from "./details.js";
 import { keyed, make, setAttribute, setText, show } from "./dom.js";
 import { events, lack, lastMeasured, limitOf, power, rate, ratio, size, visible, waysByCache, word } from "./format.js";
 import { fullest, fullness, percent, share } from "./fullness.js";
 import { baseOf, nameOf } from "./names.js";
 import { packagesOf } from "./packages.js";
+import { Sparkline } from "./spark.js";
 
 const GLYPHS = { kept: "\u25cf", pending: "\u25d4", degraded: "\u25b2", none: "\u25cb" };
 
