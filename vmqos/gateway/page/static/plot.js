@@ -20,7 +20,9 @@ export class Plot {
 
   /** @param lines how many there are; `format` makes a value a text; `steps` as in Chart. */
   constructor(lines, format, steps) {
-    Object.assign(this, { lines, format, steps });
+    this.lines = lines;
+    this.format = format;
+    this.steps = steps;
     this.element = make("div", { class: "chart", role: "img" });
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
@@ -57,7 +59,7 @@ export class Plot {
       this.#plot.destroy();
       this.#plot = null;
     }
-    // For tests, and for whoever looks with the browser's tools.
+    // For tests, and for people who look with the browser's tools.
     this.element.plot = this.#plot;
   }
 
