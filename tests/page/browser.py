@@ -35,6 +35,12 @@ ARGUMENTS = (
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 
+_IS_BUSY = """
+const isDrawn = (chart) => Boolean(chart.plot) === chart.clientWidth > 0;
+return document.querySelector('[aria-busy]') !== null || ![...document.querySelectorAll('.chart')].every(isDrawn);
+"""
+"""Charts are drawn, and given up, when the browser has laid out the page."""
+
 _STATISTICS = """
 const [data, done] = arguments;
 const image = new Image();
@@ -101,8 +107,8 @@ class Browser:
 
     def _settle(self) -> None:
         deadline = time.monotonic() + 60
-        while self.driver.execute_script("return document.querySelector('[aria-busy]') !== null"):
-            assert time.monotonic() < deadline, "a chart is still said to be busy after 60 s"
+        while self.driver.execute_script(_IS_BUSY):
+            assert time.monotonic() < deadline, "a chart is still busy, or not drawn, after 60 s"
 
     def value(self, module: str, expression: str) -> Any:
         """An expression over what a module of the page exports, there called ``it``."""

@@ -196,7 +196,7 @@ def drawn(browser: Browser, expression: str, steps: str = "undefined", **data: A
         chart.element.style.inlineSize = '800px';
         document.body.replaceChildren(chart.element);
         chart.draw({json.dumps(data)});
-        await null;
+        while (!chart.element.querySelector('.chart').plot) await new Promise(requestAnimationFrame);
         {LOOK}{expression})[0];
     """
     return browser.driver.execute_script(f"return (async () => {{{script}}})()")

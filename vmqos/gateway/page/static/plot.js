@@ -8,10 +8,19 @@ import uPlot from "./vendor/uplot/uPlot.esm.js";
 
 const LOOKS = [["--spark", []], ["--spark-2", [5, 3]], ["--spark-3", [1.5, 3.5]]];
 
-/** What is drawn now: a canvas keeps its colours when those of the page change. */
+/** What is drawn now, and the colours and the font of all of it: the page is asked for them once, for an answer takes time. */
 const drawn = new Set();
+let style = null;
 for (const scheme of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
-  matchMedia(scheme).addEventListener("change", () => drawn.forEach((plot) => plot.redraw()));
+  matchMedia(scheme).addEventListener("change", () => {
+    style = null;
+    for (const plot of drawn) plot.redraw();
+  });
+}
+
+function styleOf(element) {
+  const names = ["--spark", "--spark-2", "--spark-3", "--dim", "--line", "--pending", "--degraded", "font-size", "font-family"];
+  return (style ??= Object.fromEntries(names.map((name) => [name, getComputedStyle(element).getPropertyValue(name)])));
 }
 
 export class Plot {
@@ -24,7 +33,8 @@ export class Plot {
     this.format = format;
     this.steps = steps;
     this.element = make("div", { class: "chart", role: "img" });
-    new ResizeObserver(() => this.#fit()).observe(this.element);
+    // Told of its size, as soon as it has one, the page need not be laid out anew for each chart.
+    new ResizeObserver(([{ contentRect: { width, height } }]) => this.#fit(Math.round(width), Math.round(height))).observe(this.element);
   }
 
   /**
@@ -35,8 +45,7 @@ export class Plot {
    */
   draw(data) {
     this.#data = data;
-    if (this.#plot) this.#plot.batch((plot) => plot.setData(this.#columns()));
-    else this.#fit();
+    this.#plot?.batch((plot) => plot.setData(this.#columns()));
   }
 
   /** Mark a time, or none for null. */
@@ -50,8 +59,7 @@ export class Plot {
   }
 
   /** Draw while there is room. In a folded row, or one that is gone, there is none, and everything is freed. */
-  #fit() {
-    const { clientWidth: width, clientHeight: height } = this.element;
+  #fit(width, height) {
     if (width && this.#plot) this.#plot.setSize({ width, height });
     else if (width && this.#data) drawn.add((this.#plot = new uPlot(this.#options(width, height), this.#columns(), this.element)));
     else if (this.#plot) {
@@ -69,10 +77,10 @@ export class Plot {
   }
 
   #options(width, height) {
-    const style = getComputedStyle(this.element);
-    const colour = (name) => () => style.getPropertyValue(name);
-    const size = Math.round(parseFloat(style.fontSize));
-    const axis = { font: `${size}px ${style.fontFamily}`, stroke: colour("--dim"), ticks: { show: false } };
+    const { "font-size": fontSize, "font-family": family } = styleOf(this.element);
+    const colour = (name) => () => styleOf(this.element)[name];
+    const size = Math.round(parseFloat(fontSize));
+    const axis = { font: `${size}px ${family}`, stroke: colour("--dim"), ticks: { show: false } };
     const digits = () => (this.#data.span < 300 ? 8 : 5);
     const isGap = (value) => (value ?? null) === null;
     const lonely = ({ data }, series) => [...data[0].keys()].filter((at) => isGap(data[series][at - 1]) && isGap(data[series][at + 1]));
@@ -103,19 +111,19 @@ export class Plot {
       cursor: { y: false, points: { size: 7 }, dataIdx: (_, series, index) => (series === 1 || series === 2 ? null : index) },
       select: { show: false },
       legend: { show: false },
-      hooks: { draw: [(plot) => this.#mark(plot, ...["--dim", "--pending", "--degraded"].map((name) => colour(name)()))] },
+      hooks: { draw: [(plot) => this.#mark(plot, styleOf(this.element))] },
     };
   }
 
   /** Mark the limit and what happened by dashed lines, and bursts by triangles at the top. */
-  #mark({ ctx, bbox: { left, top, width, height }, valToPos }, ofLimit, ofEvents, ofBursts) {
+  #mark({ ctx, bbox: { left, top, width, height }, valToPos }, colours) {
     const [x, y] = ["x", "y"].map((scale) => (value) => Math.round(valToPos(value, scale, true)));
     const one = uPlot.pxRatio;
     ctx.save();
-    Object.assign(ctx, { lineWidth: one, strokeStyle: ofLimit, fillStyle: ofBursts });
+    Object.assign(ctx, { lineWidth: one, strokeStyle: colours["--dim"], fillStyle: colours["--degraded"] });
     ctx.setLineDash([3 * one, 3 * one]);
     if (this.#data.limit && this.#data.top) ctx.stroke(new Path2D(`M${left} ${y(this.#data.limit) + one / 2}h${width}`));
-    ctx.strokeStyle = ofEvents;
+    ctx.strokeStyle = colours["--pending"];
     for (const time of this.#data.events) ctx.stroke(new Path2D(`M${x(time) + one / 2} ${top}v${height}`));
     for (const time of this.#data.beyond) ctx.fill(new Path2D(`M${x(time)} ${top}l${-4 * one} ${7 * one}h${8 * one}z`));
     ctx.restore();
