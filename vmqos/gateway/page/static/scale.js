@@ -37,4 +37,4 @@ export function bursts(times, values, top) {
 export const BYTES = [0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5, 10, 20, 50, 100, 200, 512].map((number) => number * 1024 ** power));
 
 /** Steps between the times below a chart, in seconds: times that are multiples of them are round ones in UTC. */
-export const TIMES = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+export const TIMES = [10, 30, 60, 120, 180, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
