@@ -100,7 +100,7 @@ export class Plot {
       },
       axes: [
         {
-          ...axis, incrs: TIMES, size: 1.8 * size, space: () => digits() * size, grid: { show: false },
+          ...axis, incrs: TIMES, size: 2 * size, gap: 7, space: () => digits() * size, grid: { show: false },
           values: (_, ticks) => ticks.map((time) => clock(time, time).slice(0, digits())),
         },
         {
