@@ -83,6 +83,7 @@ export class Chart {
   }
 
   #step(event) {
+    if (!this.data) return;
     const { now, span } = this.data;
     const to = { ArrowLeft: -span / 60, ArrowDown: -span / 60, ArrowRight: span / 60, ArrowUp: span / 60, Home: -span, End: span };
     if (!(event.key in to)) return;
@@ -91,6 +92,7 @@ export class Chart {
   }
 
   #choose(time) {
+    if (!this.data) return;
     const { now, span } = this.data;
     this.at = time === null ? null : Math.min(now, Math.max(now - span, time));
     this.#tell();

@@ -53,9 +53,9 @@ export class Plot {
     this.#plot?.setCursor({ left: time === null ? -1 : this.#plot.valToPos(time, "x"), top: 0 });
   }
 
-  /** The time at a place on the screen. */
+  /** The time at a place on the screen; null while nothing is drawn. */
   timeAt(clientX) {
-    return this.#plot.posToVal(clientX - this.#plot.over.getBoundingClientRect().left, "x");
+    return this.#plot?.posToVal(clientX - this.#plot.over.getBoundingClientRect().left, "x") ?? null;
   }
 
   /** Draw while there is room. In a folded row, or one that is gone, there is none, and everything is freed. */
