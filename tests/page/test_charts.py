@@ -256,6 +256,19 @@ def test_a_limit_is_a_dashed_line_over_the_whole_width(open_page: OpenPage) -> N
     assert max(drawn(open_page(), "inked(plot, '--dim', 'rows')", **data)) < 100
 
 
+def test_a_chart_that_is_not_drawn_yet_bears_the_pointer_and_keys(open_page: OpenPage) -> None:
+    script = """
+        const [{ Chart }, faults] = [await import('/page/chart.js'), []];
+        window.addEventListener('error', (event) => faults.push(event.message));
+        const chart = new Chart('x', ['y'], String);
+        document.body.replaceChildren(chart.element);
+        for (const kind of ['pointermove', 'pointerleave', 'blur']) chart.moment.dispatchEvent(new PointerEvent(kind));
+        chart.moment.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft' }));
+        return [faults, chart.at, chart.told.textContent];
+    """
+    assert open_page().driver.execute_script(f"return (async () => {{{script}}})()") == [[], None, ""]
+
+
 def test_only_what_is_unfolded_has_canvases(
     host: PlayedHost, open_page: OpenPage, next_look: NextLook, wait_for: WaitFor
 ) -> None:

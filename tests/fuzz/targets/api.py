@@ -91,8 +91,11 @@ class _Agent(FakeAgent):
 
     @property
     def conf(self) -> Any:
-        section = SimpleNamespace(sysfs_cpu_path=str(parts.folder() / "cpu"))
-        return SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0), resctrl=section)
+        return SimpleNamespace(agent=SimpleNamespace(audit_interval=1.0))
+
+    @property
+    def resctrl(self) -> Any:
+        return SimpleNamespace(sysfs_cpu_path=str(parts.folder() / "cpu"))
 
 
 class _Counters(Counters):
