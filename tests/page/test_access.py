@@ -12,7 +12,7 @@ from selenium.webdriver import ActionChains, Keys
 from tests.functional.conftest import WaitFor
 from tests.page.browser import PHONE, Browser
 from tests.page.conftest import OpenPage, is_quiet
-from tests.page.filled import rich, troubled
+from tests.page.filled import few, rich, troubled
 from tests.page.played_host import PlayedHost
 
 FOCUSED = "return document.activeElement.textContent.trim() || document.activeElement.id"
@@ -203,3 +203,14 @@ def test_every_text_has_contrast_enough_where_a_machine_has_everything(
     found = open_page(scheme).run(CONTRASTS)
     assert len(found) > 80
     assert not [one for one in found if one[0] < 4.5]
+
+
+def test_bars_are_seen_where_the_user_forces_colours(host: PlayedHost, open_page: OpenPage) -> None:
+    few(host)
+    browser = open_page()
+    browser.command("Emulation.setEmulatedMedia", {"features": [{"name": "forced-colors", "value": "active"}]})
+    bars, text = browser.run(
+        "return [[...document.querySelectorAll('.meter span')].map((one) => getComputedStyle(one).backgroundColor),"
+        " getComputedStyle(document.body).color]"
+    )
+    assert len(bars) > 4 and set(bars) == {text}
