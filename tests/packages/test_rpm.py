@@ -120,6 +120,8 @@ def of_debian(built: Built, package: str) -> dict[str, str]:
 SAME = (
     (r"^/usr/share/zsh/vendor-completions/", "/usr/share/zsh/site-functions/"),
     (r"^/usr/lib/python3/dist-packages/vmqos-[^/]*/licenses/LICENSE$", ""),
+    # Debian has what it says in the package's copyright file.
+    (r"^/usr/lib/python3/dist-packages/vmqos/gateway/page/static/vendor/uplot/LICENSE$", ""),
     # Who installed it, which Debian's tools leave out.
     (r"^/usr/lib/python3/dist-packages/vmqos[^/]*\.dist-info/(RECORD|pbr\.json|direct_url\.json|INSTALLER)$", ""),
     (r"^/usr/share/(doc|licenses|lintian)/.*", ""),
