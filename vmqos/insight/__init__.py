@@ -75,7 +75,8 @@ def judge_series(
 
     :param times: seconds since 1970, ascending.
     :param series: of VMs that ``host`` knows: a value for each of the times (:func:`of_columns`).
-    :param between: called between two VMs: 200 of which half have just begun to move much more take a second.
+    :param between: called between two VMs. To judge 200 VMs, half of which have just begun to move much more, takes a
+        second.
     """
     presents = {vm: present(of) for vm, of in series.items()}
     vms = {vm: use(host, vm, of) for vm, of in series.items()}

@@ -67,8 +67,8 @@ less has to be much slower."""
 SAME_WORK = 0.10
 """References per instruction of the same work differ by no more than this part."""
 LEAVE_THE_L2 = 0.5
-"""The share of the misses that a victim has more by which its references may rise besides: an inclusive L3 takes the
-lines that it gives up from the L2. Who begins to walk through memory has as many more of one as of the other."""
+"""A victim's references may rise, too, by at most this share of the rise of its misses: an inclusive L3 takes the lines
+that it gives up from the L2. A VM that begins to walk through memory has as many more references as misses."""
 SLOWER = 1.15
 """The least factor that is told. Less could be noise, and hardly worth a move."""
 SLOWER_APART = 1.3
@@ -80,8 +80,9 @@ MOSTLY = 0.6
 SHOWS = 3
 """Samples within which a victim has to become slow. A cache loses its lines one by one, but quickly."""
 SHOWS_LATE, FLOODS = 6, 4
-"""The same for a victim of the cache, by a PMU, if the neighbour gains so many times as much cache as the victim loses,
-and brings in so many times as many lines more as it does: the lines that are most in use go last."""
+"""With a PMU, a victim of the cache may become slow within ``SHOWS_LATE`` samples, for the lines that are most in use
+go last. The neighbour's traffic then has to rise by ``FLOODS`` times as much as the victim's, and the neighbour has to
+gain ``FLOODS`` times as much cache as the victim loses."""
 SETTLED = 4
 """Samples after which the effect of a change is to be seen, and the end of it."""
 LINE = 64
@@ -115,7 +116,7 @@ NEAR = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was found of a victim at one step. Other neighbours step in the same seconds, and it is asked again.
+    """What was found of a victim around its neighbours' steps. Several neighbours may step in the same seconds.
 
     :ivar works: its works behind a step and which samples are of each, by the step's begin and end.
     :ivar calm: at which samples it keeps its levels, by the caches that count, and the samples on each side of a step.
@@ -435,8 +436,8 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
 def _is_calm(host: Host, pair: Pair, step: Rise, with_held: bool) -> list[bool]:
     """Without a PMU: at which samples next to a step the victim keeps its levels.
 
-    :param with_held: whether that of what it holds counts, too, beside that of its traffic. What costs it next to no
-        time may change as it likes.
+    :param with_held: whether the level of what it holds counts, too. That of its traffic counts in any case, unless the
+        traffic costs the victim next to no time.
     """
     before = range(step.at - 2, max(-1, step.at - 2 - MOST), -1)
     behind = range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST))

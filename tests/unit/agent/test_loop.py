@@ -142,6 +142,12 @@ def test_a_new_configuration_is_acted_on_although_the_pass_after_it_failed(host:
     assert host.agent.snapshot.policy.reserved_ways.count == 7
 
 
+def test_a_pass_gives_way_while_groups_of_a_vm_are_made_that_is_being_started(host: Host) -> None:
+    assert not host.agent.reconciler.is_wanted()
+    host.agent._early._is_at_work = True
+    assert host.agent.reconciler.is_wanted()
+
+
 def test_what_needs_a_restart_is_not_taken_from_a_new_configuration(host: Host) -> None:
     before = host.agent.resctrl.lock_timeout, host.agent.resctrl.sysfs_cpu_path, host.agent.hostname
     text = re.sub("sysfs_cpu_path = .*", "sysfs_cpu_path = /nowhere", host.conf.read_text())
