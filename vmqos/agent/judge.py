@@ -109,6 +109,13 @@ def in_force(
     if held and is_free and given.group not in created(plan):
         splits = {cache: group.splits[cache] for cache in held if cache in given.splits and cache in group.splits}
         return replace(given, state=PromiseState.DEGRADED, masks=held, throttles=limits | further, splits=splits)
+    if not given.masks and is_there and given.group not in created(plan):
+        # It has a limit alone. Where that lacks on some of its caches, it is no better off in the default group, unless
+        # other VMs' ways are still in its group's masks.
+        others = _ways_of_other_vms(now, plan, default, given.group)
+        if not any(_overlap(group.masks, masks) for masks in others):
+            state = PromiseState.DEGRADED if limits or further else PromiseState.PENDING
+            return replace(given, state=state, throttles=limits | further)
     return Allocation(PromiseState.PENDING, reason=given.reason)
 
 

@@ -138,6 +138,28 @@ def test_a_group_gives_its_ways_though_it_has_all_of_a_cache_that_just_came_onli
     assert (told.state, told.group, told.masks) == (PromiseState.DEGRADED, VM, {0: mine})
 
 
+@pytest.mark.parametrize("theirs", [0xC, 0x3], ids=["ways of their own", "ways of the VM's class"])
+@pytest.mark.parametrize("last", [None, "its class", "another group"])
+@pytest.mark.parametrize("has", [{}, {1: 50}])
+def test_a_vm_with_a_limit_alone_is_where_it_was_unless_that_is_in_other_vms_ways(
+    has: dict[int, int], last: str | None, theirs: int
+) -> None:
+    name = "vmqos.shared-mb50"
+    given = Allocation(PromiseState.KEPT, name, throttles={0: 50, 1: 50})
+    groups = (
+        Group(DEFAULT_GROUP, Owner.DEFAULT, {0: CapacityBitmask(0xF0)}),
+        Group(name, Owner.CLASS, {0: CapacityBitmask(0xF3)}, throttles=has),
+        Group(VM, Owner.VM, {0: CapacityBitmask(theirs)}),
+    )
+    now = ResctrlState((0, 0, 0), Capabilities(), Layout(groups), {}, {})
+    plan = Plan((), {UUID: given, "2": OWN}, ())
+    before = {None: None, "its class": given, "another group": OWN}[last]
+    told = judging.in_force(now, plan, before, given, is_cut_short=True)
+    stays = last == "its class" and theirs == 0xC
+    assert told.group == (name if stays else "") and told.throttles == (has if stays else {})
+    assert told.state is (PromiseState.DEGRADED if stays and has else PromiseState.PENDING)
+
+
 def test_ways_that_somebody_took_meanwhile_degrade_the_promise() -> None:
     told = borne_out(OWN, layout(default=0x7C, vm=3, other=0x2))
     assert told.state is PromiseState.DEGRADED and "other" in told.reason.text and told.masks == OWN.masks

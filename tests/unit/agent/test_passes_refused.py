@@ -109,6 +109,28 @@ def test_a_vm_is_in_ways_of_its_own_or_its_classs_until_it_is_in_others(
     assert host.inside(vm, new) == len(host.threads(vm))
 
 
+@pytest.mark.parametrize("refused", ["its own", "another VM's"])
+@pytest.mark.parametrize("limits", ["MB:0=100", "MB:0=100;1=100"])
+def test_a_vm_with_a_limit_alone_stays_in_its_class_while_a_step_fails(host: Host, limits: str, refused: str) -> None:
+    vm = host.boot(LIMIT, threads=2)
+    host.settle()
+    group = host.told(vm).group
+    # So is it where the VM is pinned to another cache, too, or where a cache comes online.
+    host.resctrl.write(f"{group}/schemata", limits)
+    other = host.boot(OWN)
+    path = f"{group if refused == 'its own' else vm_group(other)}/schemata"
+    with writes_refused(host, path):
+        host.run()
+        assert host.told(vm).state is not KEPT and host.told(vm).reason.code is Code.REFUSED
+        assert host.told(vm).throttles == ({1: 50} if limits == "MB:0=100" else {})
+        assert host.inside(vm, group) == len(host.threads(vm))
+        host.settle()
+        assert host.inside(vm, group) == len(host.threads(vm)) and host.told(vm).group == group
+    host.clock += 60.0
+    host.settle()
+    assert host.told(vm).state is host.told(other).state is KEPT and host.told(vm).throttles == {0: 50, 1: 50}
+
+
 def test_a_vm_that_was_started_anew_is_not_put_into_the_class_of_its_run_before(host: Host) -> None:
     vm, member = host.boot(SHARED, threads=1), host.boot(SHARED)
     host.settle()
