@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from statistics import median
@@ -16,6 +17,9 @@ from vmqos.local_api.client import AgentClient
 from vmqos.local_api.exceptions import AgentRefused
 
 _NOT_FOUND = 404
+
+_STEADY = 0.01
+"""Seconds that the clock may lose against the monotonic one before it is taken to be set back: it is slewed, too."""
 
 
 def verdicts(agent: AgentClient) -> contract.Neighbours:
@@ -35,6 +39,41 @@ def samples(agent: AgentClient, since: float | None = None) -> contract.Neighbou
     """
     with _too_old():
         return agent.neighbour_samples(since)
+
+
+class NewSamples:
+    """The samples that the agent takes from now on: those that it has not told before.
+
+    Their times do not say which these are. Where the clock is set back between two samples, the later one has the
+    earlier time, and where it is set forward, none has a time of these seconds.
+
+    :ivar earlier: what the agent has told at the beginning, by UUID.
+    :raises vmqos.cli.exceptions.AgentTooOld: if the agent does not know the question.
+    """
+
+    def __init__(self, agent: AgentClient) -> None:
+        self._agent = agent
+        self._known: set[float] = set()
+        self._last = self._offset = 0.0
+        self._is_ahead = False
+        self.earlier = self._unknown(None)
+
+    def take(self) -> Mapping[str, list[contract.NeighbourSample]]:
+        """Those that were taken since this was asked last, by UUID, in the order in which they were taken."""
+        is_set_back = self._is_ahead or time.time() - time.monotonic() < self._offset - _STEADY
+        # Each answer has the samples of all VMs of the host, so none is asked for twice without need.
+        return self._unknown(None if is_set_back else self._last)
+
+    def _unknown(self, since: float | None) -> Mapping[str, list[contract.NeighbourSample]]:
+        now, monotonic = time.time(), time.monotonic()
+        told = samples(self._agent, since)["samples"]
+        new = {uuid: [one for one in of if one["time"] not in self._known] for uuid, of in told.items()}
+        if moments := {one["time"] for of in new.values() for one in of}:
+            self._known |= moments
+            self._last, self._offset = max(moments), now - monotonic
+            # A sample of the future was taken before the clock was set back: what follows it is not after it.
+            self._is_ahead = self._last > time.time()
+        return new
 
 
 def traffic(told: contract.NeighbourSamples, uuid: str, samples: int) -> float | None:

@@ -61,6 +61,11 @@ class Parties:
     unit: str
 
     @property
+    def uuids(self) -> tuple[str, str]:
+        """The victim's and the culprit's."""
+        return self.victim["uuid"], self.culprit["uuid"]
+
+    @property
     def is_confined(self) -> bool:
         """Whether the culprit fills few ways meanwhile; else its bandwidth is limited."""
         return self.unit == WAYS
@@ -148,10 +153,9 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
     client = replace(agent, timeout=ANSWER_TIME)
     # A sample tells of the time since the one before, so the first of a phase does not count.
     whole = seconds + interval
-    now = time.time()
     # Where the clock was set back since the neighbour began, that is in the future.
-    began = min(now + interval, max(now - whole, parties.since + interval))
-    before = _measure(client, parties, began, whole, lambda passed: report("before", passed))
+    ago = max(-interval, min(whole, time.time() - parties.since - interval))
+    before = _measure(client, parties, ago, whole, lambda passed: report("before", passed))
     _check_run(client, (parties.victim, parties.culprit), "nothing was tried")
     with trial(client, parties) as (limit, renew):
 
@@ -159,8 +163,8 @@ def run(agent: AgentClient, parties: Parties, seconds: float, interval: float, r
             renew()
             report("during", passed)
 
-        during = _measure(client, parties, time.time(), whole, go_on)
-    after = _measure(client, parties, time.time(), whole, lambda passed: report("after", passed))
+        during = _measure(client, parties, 0.0, whole, go_on)
+    after = _measure(client, parties, 0.0, whole, lambda passed: report("after", passed))
     _check_run(client, (parties.culprit,), "nothing of the trial is left")
     _check_run(client, (parties.victim,), f"{display_name(parties.culprit)} has what it had before again")
     outcome = judge(before, during, after, parties.cause, confined=parties.is_confined)
@@ -180,20 +184,29 @@ def _check_run(client: AgentClient, vms: Sequence[contract.Vm], state: str) -> N
             raise exceptions.TrialLost(problem=f"{display_name(vm)} {what}", state=state)
 
 
-def _measure(client: AgentClient, parties: Parties, began: float, whole: float, each: Callable[[float], None]) -> Phase:
+def _measure(client: AgentClient, parties: Parties, ago: float, whole: float, each: Callable[[float], None]) -> Phase:
     """The samples of a phase; it takes longer where the agent is late with them.
 
-    :param began: when the phase began (seconds since 1970), and ``whole`` how many seconds it takes.
+    :param ago: how many seconds ago the phase began, or less than 0 where it is to begin, and ``whole`` how many it
+        takes.
     :param each: called again and again meanwhile.
     """
     # What has passed is told by the monotonic clock: the one that samples bear may be set meanwhile.
-    start = time.monotonic() - (time.time() - began)
+    start = time.monotonic() - ago
+    if ago < 0:
+        wait(start, each, start)
+    new, now = ask.NewSamples(client), time.time()
+    told = [[one for one in new.earlier.get(uuid, []) if now - ago < one["time"] <= now] for uuid in parties.uuids]
     end, last = start + whole, start + max(whole, min(2 * whole, LONGEST + PATIENCE))
     while True:
         wait(end, each, start)
-        phase = _phase(client, parties, began, began + end - start)
-        if len(phase.victim) >= FEWEST or end >= last:
-            return phase
+        taken = new.take()
+        for uuid, of_vm in zip(parties.uuids, told, strict=True):
+            of_vm += taken.get(uuid, [])
+        # The first tells of the time before, too.
+        victim, culprit = ([ask.plain(sample) for sample in of_vm[1:]] for of_vm in told)
+        if len(victim) >= FEWEST or end >= last:
+            return Phase(victim, culprit)
         end = min(last, end + whole / 4)
 
 
@@ -238,16 +251,6 @@ def _granted(vm: contract.Vm) -> tuple[object, ...]:
 
 def _group_of(vm: contract.Vm) -> str:
     return f"its control group is {vm['group'] or 'the default group'}"
-
-
-def _phase(client: AgentClient, parties: Parties, began: float, end: float) -> Phase:
-    """The samples of both VMs that tell of a phase alone."""
-    found = ask.samples(client, began)["samples"]
-    victim, culprit = (
-        [ask.plain(sample) for sample in found.get(vm["uuid"], []) if began < sample["time"] <= end][1:]
-        for vm in (parties.victim, parties.culprit)
-    )
-    return Phase(victim, culprit)
 
 
 def _part_of_traffic(agent: AgentClient, uuid: str) -> int:

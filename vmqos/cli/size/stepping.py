@@ -335,13 +335,10 @@ def _watched(held: Lease, room: Room, interval: float, budget: float, report: Ca
     :raises vmqos.cli.exceptions.NotCounted: if there are none.
     """
     client, uuid = replace(held.client, timeout=ANSWER_TIME), room.vm["uuid"]
-    newest, began, found = time.time(), time.monotonic(), list[Sample]()
+    new, began, found = ask.NewSamples(client), time.monotonic(), list[Sample]()
     while True:
         held.renew()
-        # Each answer has the samples of all VMs of the host, so none is asked for twice.
-        fresh = [one for one in ask.samples(client, newest)["samples"].get(uuid, []) if one["time"] > newest]
-        found += map(ask.plain, fresh)
-        newest = max((one["time"] for one in fresh), default=newest)
+        found += map(ask.plain, new.take().get(uuid, []))
         # A sample tells of the time since the one before, so the first does not count.
         samples, passed = found[1:], time.monotonic() - began
         report(min(1.0, passed / budget))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +20,14 @@ from tests.unit.cli.streams import Stream
 from tests.unit.local_api import examples
 from tests.unit.local_api.fake_agent import FakeAgent, serving
 from vmqos.cli.common import lease
-from vmqos.cli.neighbours import confirm
-from vmqos.insight.trial import Phase
+from vmqos.cli.neighbours import ask, confirm
 from vmqos.local_api.client import AgentClient
 from vmqos.version import version
 
 WEB, BATCH = examples.WEB, examples.BATCH
 INTERVAL = 1.0
+REAL = time
+REAL_OFFSET = time.time() - time.monotonic()
 
 
 class TrialAgent(FakeAgent):
@@ -37,7 +39,9 @@ class TrialAgent(FakeAgent):
     :ivar is_limited: whether BATCH is.
     :ivar keeps_cache: whether it holds as much as ever meanwhile, where it is confined to ways.
     :ivar unit: of limits of bandwidth; ``None``: it is confined to ways.
-    :ivar late: how many answers have too few samples.
+    :ivar late: how many answers lack the samples from ``read_until`` on.
+    :ivar skipped: seconds that were waited for, which pass at once.
+    :ivar steps: when the clock was set, by the monotonic one, and by how many seconds.
     :ivar puts_back: whether BATCH has what it had once the trial is over.
     """
 
@@ -52,9 +56,11 @@ class TrialAgent(FakeAgent):
         self.unit: str | None = "%"
         self.keeps_cache = False
         self.tells_samples = True
-        self.late = 0
+        self.late, self.read_until = 0, 0.0
+        self.skipped = 0.0
+        self.steps: list[tuple[float, float]] = []
         self.answers["/v1/vms"] = lambda query: ("200 OK", json.dumps({"vms": self.vms()}).encode())
-        self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples()).encode())
+        self.answers["/v1/neighbours/samples"] = lambda query: ("200 OK", json.dumps(self.samples(query)).encode())
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> list[bytes]:
         path = environ["PATH_INFO"]
@@ -86,13 +92,28 @@ class TrialAgent(FakeAgent):
                 batch |= {"bandwidth": {"0": 20}, "group": "vmqos.shared-ways2-mb20"}
         return found
 
-    def samples(self) -> dict[str, Any]:
-        """Samples of some minutes around now: the commands of these tests do not wait."""
+    def wait(self, until: float, each: Callable[[float], None], began: float) -> None:
+        """What the command waits for is over at once."""
+        self.skipped += max(0.0, until - self.monotonic())
+        each(until - began)
+
+    def monotonic(self) -> float:
+        return REAL.monotonic() + self.skipped
+
+    def time(self) -> float:
+        return self.wall(self.monotonic())
+
+    def wall(self, moment: float) -> float:
+        """What the clock says, or said, at a moment of the monotonic one."""
+        return moment + REAL_OFFSET + sum(step for when, step in self.steps if when <= moment)
+
+    def samples(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        """Samples of the last minutes: one in each second, as the VMs fare when they are asked for."""
         fares = self.is_limited and self.is_thief
-        now, chance = time.time(), [1.0, 1.01, 0.99]
+        newest, chance = math.floor(self.monotonic() / INTERVAL), [1.0, 1.01, 0.99]
         told: dict[str, list[Any]] = {WEB: [], BATCH: []}
-        for number in range(240):
-            vary, moment = chance[number % 3], now + INTERVAL * (number - 120)
+        for number in range(newest - 119, newest + 1):
+            vary, moment = chance[number % 3], self.wall(INTERVAL * number)
             counts = {"cycles": 1e9 * vary, "instructions": (1e9 if fares else 5e8), "references": 2e7, "misses": 1e6}
             counts["references"] *= counts["instructions"] / 1e9
             is_confined = self.is_limited and self.unit is None
@@ -102,16 +123,21 @@ class TrialAgent(FakeAgent):
             told[BATCH].append({"time": moment, "occupancy": {"0": held}, "bandwidth": moved, "counts": None})
         if self.late:
             self.late -= 1
-            told = {uuid: [one for one in of if abs(one["time"] - now) < 2.5 * INTERVAL] for uuid, of in told.items()}
+            self.read_until = self.read_until or told[WEB][-30]["time"]
+            told = {uuid: [one for one in of if one["time"] < self.read_until] for uuid, of in told.items()}
+        since = float(query.get("since", ["0"])[0])
+        told = {uuid: [one for one in of if one["time"] > since] for uuid, of in told.items()}
         host = {"caches": {}, "vms": {}, "memory_seconds": 1e-7, "memory_cycles": 250.0}
         return {"host": host, "samples": told if self.tells_samples else {}}
 
 
 @pytest.fixture
 def trials(socket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrialAgent]:
-    """The agent; time does not pass."""
-    monkeypatch.setattr(confirm, "wait", lambda until, each, began: each(until - began))
+    """The agent; the command waits for nothing."""
     agent = TrialAgent()
+    monkeypatch.setattr(confirm, "wait", agent.wait)
+    for module in (confirm, ask):
+        monkeypatch.setattr(module, "time", agent)
     with serving(agent, socket):
         yield agent
 
@@ -389,7 +415,7 @@ def test_a_victim_that_ends_meanwhile_is_told(
         return [*others(running(), WEB), *([one_of(running(), WEB) | {"pid": 99}] if again else [])]
 
     def end(until: float, each: Callable[[float], None], began: float) -> None:
-        each(until - began)
+        trials.wait(until, each, began)
         if ended_at == "before" or trials.is_limited:
             monkeypatch.setattr(trials, "vms", after_the_end)
 
@@ -456,10 +482,31 @@ def test_a_clock_that_is_set_meanwhile_makes_no_phase_longer_or_shorter(
         assert time.monotonic() - began < 5, "it waits for the clock"
 
     # Without samples it takes longer, too.
-    monkeypatch.setattr(confirm, "_phase", lambda *_: Phase([], []))
-    parties: Any = None
-    confirm._measure(AgentClient("/nowhere"), parties, time.time(), 0.4, set_clock)
+    monkeypatch.setattr(ask, "samples", lambda *_: {"samples": {}})
+    web, batch = (one_of(examples.vms(), uuid) for uuid in (WEB, BATCH))
+    parties = confirm.Parties(web, batch, None, -math.inf, "", "%")
+    confirm._measure(AgentClient("/nowhere"), parties, 0.0, 0.4, set_clock)
     assert time.monotonic() - began >= 0.8 and passed == sorted(passed) and passed[-1] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("step", [-3600.0, -20.3, -4.3, 3600.3])
+@pytest.mark.parametrize("phase", ["before", "during", "after"])
+def test_a_clock_that_is_set_in_a_phase_does_not_keep_its_samples_from_being_seen(
+    trials: TrialAgent, run: Run, monkeypatch: pytest.MonkeyPatch, phase: str, step: float
+) -> None:
+    def wait(until: float, each: Callable[[float], None], began: float) -> None:
+        now = "during" if trials.is_limited else "after" if trials.said else "before"
+        if now == phase and not trials.steps:
+            trials.steps.append((trials.monotonic() + (until - trials.monotonic()) / 2, step))
+        trials.wait(until, each, began)
+
+    monkeypatch.setattr(confirm, "wait", wait)
+    # The neighbour began just now, so that there are no samples before that.
+    (pair,) = examples.neighbours()["pairs"]
+    trials.answers["/v1/neighbours"] = examples.neighbours(interval=INTERVAL, pairs=[pair | {"since": trials.time()}])
+    ran = run("neighbours", "web-1", "--confirm", "--yes")
+    assert len(trials.steps) == 1 and (ran.status, ran.out.splitlines()[0]) == (0, "Confirmed: batch slows web-1.")
+    assert trials.skipped < 3 * confirm.SECONDS + 5 * INTERVAL, "no phase takes longer than it has to"
 
 
 def test_a_moment_is_waited_for_with_the_seconds_that_have_passed() -> None:

@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -291,7 +292,7 @@ def test_no_sample_is_asked_for_twice(sizes: SizeAgent, run: Run, monkeypatch: p
         found = answers(query)
         del found["samples"][WEB][3:]
         times = [one["time"] for one in found["samples"][WEB]]
-        told.setdefault(sizes.ways, []).append((float(query["since"][0]), times))
+        told.setdefault(sizes.ways, []).append((float(query.get("since", ["0"])[0]), times))
         return "200 OK", json.dumps(found).encode()
 
     sizes.answers["/v1/neighbours/samples"] = samples
@@ -301,6 +302,33 @@ def test_no_sample_is_asked_for_twice(sizes: SizeAgent, run: Run, monkeypatch: p
         assert len(asked) > 1
         for (_, times), (since, _) in itertools.pairwise(asked):
             assert since == times[-1]
+
+
+@pytest.mark.parametrize("step", [-3600.3, -4.3, 3600.3])
+def test_a_clock_that_is_set_meanwhile_does_not_keep_what_was_counted_from_being_seen(
+    step: float, sizes: SizeAgent, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in [("PAUSE", 0.01), ("FEWEST", 0.01), ("SPARE", 790.0), ("PATIENCE", 1.0), ("LATE", 0)]:
+        monkeypatch.setattr(stepping, name, value)
+    clock, began, answers = time.time, time.time(), sizes.samples
+    taken = list[tuple[float, Any]]()
+
+    def samples(query: dict[str, list[str]]) -> tuple[str, bytes]:
+        """One more each time, with the time that the clock says, which is set in the middle of each step."""
+        found = answers({})
+        number, since = len(taken), float(query.get("since", ["0"])[0])
+        if number % 7 == 3:
+            before = time.time
+            monkeypatch.setattr(time, "time", lambda: before() + step)
+        moment = time.time() - clock() + began + number
+        taken.append((moment, found["samples"][WEB][1] | {"time": moment}))
+        found["samples"][WEB] = [one for when, one in taken if when > since]
+        return "200 OK", json.dumps(found).encode()
+
+    sizes.answers["/v1/neighbours/samples"] = samples
+    told = json.loads(run("size", "web-1", "--yes", "-f", "json").out)
+    assert (told["ways"], told["ended"]) == (4, "")
+    assert [one["missed"] for one in told["curve"]] == pytest.approx([0.9, 0.5, 0.2, 0.18])
 
 
 @pytest.mark.parametrize("failure", ["502 Bad Gateway", ""], ids=["it fails", "it reads no counter any more"])
