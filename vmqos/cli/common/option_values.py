@@ -17,19 +17,21 @@ _SIZE = re.compile(r"(\d{1,20})\s*([KMG]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def whole_number(least: int) -> Callable[[str], int]:
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """A check for a whole number in plain decimal digits.
 
-    :param least: the smallest number that is allowed.
+    :param least: the smallest number that is allowed, and ``most`` the greatest; ``None``: any.
     """
 
     def check(text: str) -> int:
-        allowed = f"a whole number from {least} up is allowed"
+        allowed = f"a whole number from {least} {'up' if most is None else f'to {most}'} is allowed"
         if not _WHOLE.fullmatch(text):
             raise argparse.ArgumentTypeError(f"{text!r} is no whole number: {allowed}")
         value = int(text)
         if value < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}: {allowed}")
+        if most is not None and value > most:
+            raise argparse.ArgumentTypeError(f"{text} is more than {most}: {allowed}")
         return value
 
     return check

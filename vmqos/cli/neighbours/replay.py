@@ -27,6 +27,9 @@ from vmqos.local_api import contract
 WINDOW = 120
 """Samples of each VM by which the agent judges (:data:`vmqos.agent.sample.recent.MOST`)."""
 
+_LONGEST_WINDOW = 1000
+"""Samples of each VM that may be judged at most: that takes a time that grows with the square of them."""
+
 _LONGEST = 86400.0
 _MOST_NAMES = 5
 _MOST_SAMPLES = 500_000
@@ -103,9 +106,10 @@ class Replay(Verdicts):
         parser.add_argument(
             "--window",
             metavar="N",
-            type=whole_number(1),
+            type=whole_number(1, _LONGEST_WINDOW),
             default=WINDOW,
-            help=f"how many samples of each VM a verdict looks at; {WINDOW} unless given, as the agent",
+            help=f"how many samples of each VM a verdict looks at, {_LONGEST_WINDOW} at most; {WINDOW} unless given, "
+            "as the agent",
         )
         return parser
 

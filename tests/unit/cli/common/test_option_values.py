@@ -20,6 +20,13 @@ def test_what_is_no_whole_number_is_refused_with_what_is_allowed(text: str) -> N
     assert text in str(refused.value)
 
 
+def test_a_whole_number_beyond_the_greatest_one_is_refused_with_what_is_allowed() -> None:
+    assert whole_number(1, 20)("20") == 20
+    told = "21 is more than 20: a whole number from 1 to 20 is allowed"
+    with pytest.raises(argparse.ArgumentTypeError, match=told):
+        whole_number(1, 20)("21")
+
+
 @pytest.mark.parametrize(
     "text", ["abc", "", "1s", "nan", "inf", "0", "-3", "61", "1_0", " 1", "+1", "\u0661", "1" * 5000]
 )

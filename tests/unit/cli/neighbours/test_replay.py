@@ -255,6 +255,14 @@ def test_only_the_window_is_judged(run: Run, path: str) -> None:
     assert "10 samples" in run("replay", path, "--window", "10").out
 
 
+@pytest.mark.parametrize("window", ["1001", "999999999999999999"])
+def test_a_window_that_would_take_hours_or_all_memory_is_refused(window: str, run: Run, path: str) -> None:
+    assert run("replay", path, "--window", "1000").status == 0
+    ran = run("replay", path, "--window", window)
+    assert ran.status == 2
+    assert f"{window} is more than 1000: a whole number from 1 to 1000 is allowed" in " ".join(ran.err.split())
+
+
 def test_nothing_is_said_of_moments_at_which_nothing_was_recorded() -> None:
     series = {"vm-1": [QUIET.sample(float(at), True) for at in (0, 1, 2, 50, 51, 10**9)]}
     data = recorded(host({"vm-1": ALL}), series)
