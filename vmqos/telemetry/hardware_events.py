@@ -233,11 +233,13 @@ class _Process:
 
     :ivar started: when it was started (:func:`_started`): a later one may have its PID.
     :ivar known_at: when its counts were last known, by the monotonic clock.
+    :ivar is_owed: whether its next growth makes up for time since then in which others had the counters.
     """
 
     started: bytes
     tasks: CountedTasks
     known_at: float
+    is_owed: bool = False
 
 
 class HardwareEvents:
@@ -296,10 +298,14 @@ class HardwareEvents:
             raise
         cycles, instructions, references, misses = grown.counts
         share = min(1.0, grown.running / grown.enabled) if grown.enabled else None
+        if share is not None:
+            counted.is_owed = share == 0.0
         if share == 0.0:
             # Others have the counters. The next growth makes up for this time.
             return Counts(0, 0, 0, 0, False, share)
-        seconds, counted.known_at = now - counted.known_at, now
+        seconds = now - counted.known_at
+        if not counted.is_owed:
+            counted.known_at = now
         return Counts(cycles, instructions, references, misses, True, share, seconds)
 
 

@@ -179,6 +179,22 @@ def test_what_is_made_up_for_is_of_all_the_time_since_it_was_last_known(
     assert (found, found.seconds) == (Counts(20, 16, 12, 8, True), 6.0)
 
 
+def test_what_is_made_up_for_after_a_sleep_is_of_all_the_time_since_it_was_last_known(
+    perf: FakePerf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([100.0, 1000.0, 1001.0, 1002.0, 1003.0])
+    monkeypatch.setattr(hardware_events, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    events = HardwareEvents()
+    events.read([ME])
+    perf.says |= dict.fromkeys(perf.tasks[:1], (1000, 0, 0, 0, 0, 0))
+    assert not events.read([ME])[ME].known
+    assert events.read([ME])[ME] == Counts(0, 0, 0, 0, True), "it slept"
+    perf.says |= dict.fromkeys(perf.tasks[:1], (1001, 1, 5, 4, 3, 2))
+    found = events.read([ME])[ME]
+    assert (found, found.seconds) == (Counts(5005, 4004, 3003, 2002, True), 902.0)
+    assert events.read([ME])[ME].seconds == 1.0
+
+
 def test_a_process_that_has_the_pid_of_an_earlier_one_is_counted_from_its_beginning(
     perf: FakePerf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

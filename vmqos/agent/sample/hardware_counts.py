@@ -123,6 +123,7 @@ class _Vm:
     :ivar tasks: what counts it; ``None`` while that is not so.
     :ivar placed: the tasks that the last pass knew, as they were the last time.
     :ivar read_at: from when on its next growth is, by the monotonic clock.
+    :ivar is_owed: whether that makes up for time in which others had the counters.
     :ivar asleep: what was found of it last, where its tasks did not run since the look before.
     :ivar trouble: why it is not counted.
     :ivar due: when to try again.
@@ -134,6 +135,7 @@ class _Vm:
     tasks: CountedTasks | None = None
     placed: frozenset[int] = frozenset()
     read_at: float = 0.0
+    is_owed: bool = False
     asleep: VmCounts | None = None
     trouble: Uncounted | None = None
     due: float = -math.inf
@@ -379,7 +381,7 @@ class HardwareCounts:
                 raise
         # What it did while it was not counted is not known, so its counts begin anew.
         vm.since, vm.counts = time.time(), (0,) * len(self._events)
-        vm.read_at, vm.asleep, vm.trouble = time.monotonic(), None, None
+        vm.read_at, vm.is_owed, vm.asleep, vm.trouble = time.monotonic(), False, None, None
         vm.placed = _placed(record)
         self._once.end(("vm", record.uuid))
         return VmCounts(vm.since, vm.counts)
@@ -430,8 +432,10 @@ def _counted(vm: _Vm, now: float, grown: Growth) -> VmCounts:
     """
     enabled, running, counts = grown
     seconds = max(now - vm.read_at, 1e-6)
-    if running or not enabled:
+    if enabled:
         # Where others had the counters all the time, the next growth makes up for it, and so is of a longer time.
+        vm.is_owed = not running
+    if not vm.is_owed:
         vm.read_at = now
     if not enabled:
         if vm.asleep is None:

@@ -375,17 +375,25 @@ def test_the_history_gets_what_the_last_look_found_and_never_waits_for_one(
     assert counts.executing() == {}, "the last look is too old"
 
 
-def test_what_is_made_up_for_after_others_had_the_counters_is_no_burst(perf: FakePerf, boot: Boot, make: Make) -> None:
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_what_is_made_up_for_after_others_had_the_counters_is_no_burst(
+    perf: FakePerf, boot: Boot, make: Make, sleeps: bool
+) -> None:
     one = boot()
     counts = make(one)
     counts.newest()
     time.sleep(0.3)
     perf.says[pid(one)] = (10, 0, 0, 0, 0, 0)
     assert counted(counts.newest(), one).rates is None
+    if sleeps:
+        assert counted(counts.newest(), one).rates == (0.0, 0.0, 0.0, 0.0)
     perf.says[pid(one)] = (20, 10, 1000, 1000, 1000, 1000)
     found = counted(counts.newest(), one)
     assert found.counts == (2000, 2000, 2000, 2000)
     assert found.rates is not None and max(found.rates) <= 2000 / 0.3
+    perf.says[pid(one)] = (30, 20, 1010, 1010, 1010, 1010)
+    time.sleep(0.01)
+    assert max(counted(counts.newest(), one).rates or ()) > 10 / 0.3, "the next ones are of their own time"
 
 
 def test_a_look_that_hangs_holds_no_client_up_for_long(
