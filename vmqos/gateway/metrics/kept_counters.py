@@ -9,6 +9,7 @@ counter that began anew, and would show the whole of it as a burst.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import tempfile
@@ -52,6 +53,8 @@ class KeptCounters:
     def __init__(self, path: str) -> None:
         self._path = path
         self._once = LogOnce(LOG)
+        self._written: tuple[bytes, tuple[int, int]] | None = None
+        """A digest of what was written last, and which file that is."""
 
     def read(self) -> Kept:
         """What was kept; nothing where there is no file, or none that can be read."""
@@ -64,12 +67,19 @@ class KeptCounters:
             return Kept()
 
     def write(self, kept: Kept) -> None:
-        """Keep this; where that fails, the log says so."""
+        """Keep this, unless the file has it already; where that fails, the log says so."""
+        content = msgspec.msgpack.encode(kept)
+        digest = hashlib.sha256(content).digest()
+        with contextlib.suppress(OSError):
+            if self._written == (digest, _which(os.lstat(self._path))):
+                return
         try:
             descriptor, fresh = tempfile.mkstemp(prefix=".counters-", dir=os.path.dirname(self._path) or ".")
             try:
                 with open(descriptor, "wb") as file:
-                    file.write(msgspec.msgpack.encode(kept))
+                    file.write(content)
+                    file.flush()
+                    which = _which(os.fstat(descriptor))
                 regular_file.check_replaceable(self._path)
                 os.replace(fresh, self._path)
             except BaseException:
@@ -84,4 +94,10 @@ class KeptCounters:
             )
             self._once.log(logging.WARNING, "write", told, self._path, problem)
         else:
+            self._written = digest, which
             self._once.end("write")
+
+
+def _which(file: os.stat_result) -> tuple[int, int]:
+    """What tells a file from another one that is put in its place, and from itself after a change."""
+    return file.st_ino, file.st_mtime_ns

@@ -158,7 +158,8 @@ class Metrics:
             raise NotOurApi(socket=self._agent.socket, problem=problem) from error
         self._log_missing(self._missing)
         if self._kept is not None:
-            # At each scrape, for a process may end without a word. It is a hundredth of what the scrape takes.
+            # After each scrape that changed them, for a process may end without a word. It is a hundredth of what the
+            # scrape takes.
             self._kept.write(self._host.kept)
         return text
 
