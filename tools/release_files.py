@@ -5,12 +5,14 @@ Needs the standard library alone.
 
     release_files.py settle SDIST TARGET SECONDS    write an sdist again, without what differs from build to build
     release_files.py describe WHEEL TARGET          write a pyproject.toml that says of a wheel what pip reads of it
+    release_files.py vendored SBOM WHEEL            add what a wheel has of others in itself
     release_files.py finish SBOM                    add licences that packages do not tell, and leave out where they lay
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import sys
@@ -19,6 +21,7 @@ import zipfile
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import Any
 
 EXTRAS = ("agent", "cli", "notifications", "simulator")
 """What an SBOM tells of: all that runs on a compute node in an environment of its own, and the simulator."""
@@ -29,6 +32,9 @@ these have; the rest is what developers need."""
 
 LICENSES = {"libvirt-python": "LGPL-2.1-or-later"}
 """Of packages whose metadata have none, by SPDX's identifiers: its source says so in each file."""
+
+UPLOT = "vmqos/gateway/page/static/vendor/uplot"
+"""Where a wheel has uPlot, which draws the page's charts: files of the npm package."""
 
 
 def settle(sdist: Path, target: Path, seconds: int) -> None:
@@ -82,6 +88,50 @@ def describe(wheel: Path, target: Path) -> None:
     target.write_text("\n".join(lines) + "\n")
 
 
+def uplot(wheel: Path) -> dict[str, Any]:
+    """The uPlot of a wheel as a component of an SBOM: its version and digests are those of the files there.
+
+    :raises SystemExit: if it is not there, or does not tell its version, or that it is under the MIT licence.
+    """
+    with zipfile.ZipFile(wheel) as file:
+        names = sorted(one for one in file.namelist() if re.fullmatch(rf"{UPLOT}/[^/]+", one))
+        contents = {name.rpartition("/")[2]: file.read(name) for name in names if not name.endswith("/README.md")}
+    head = contents.get("uPlot.esm.js", b"")[:1024].decode(errors="replace")
+    told = re.search(r"\(MIT Licensed\).*/leeoniya/uPlot \(v([0-9]+(?:\.[0-9]+)+)\)", head, re.DOTALL)
+    if told is None:
+        sys.exit(f"{UPLOT}/uPlot.esm.js does not say that it is a version of uPlot under the MIT licence: {head!r}")
+    purl = f"pkg:npm/uplot@{told[1]}"
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": "uplot",
+        "version": told[1],
+        "purl": purl,
+        "licenses": [{"license": {"id": "MIT", "acknowledgement": "declared"}}],
+        "externalReferences": [{"type": "vcs", "url": "https://github.com/leeoniya/uPlot"}],
+        "components": [
+            {
+                "type": "file",
+                "bom-ref": f"{purl}#{name}",
+                "name": f"{UPLOT}/{name}",
+                "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}],
+            }
+            for name, content in contents.items()
+        ],
+    }
+
+
+def add_vendored(sbom: Path, wheel: Path) -> None:
+    """Add what a wheel has of others in itself to its SBOM: SBOM tools see installed packages alone."""
+    content, component = json.loads(sbom.read_text()), uplot(wheel)
+    content["components"].append(component)
+    root = content["metadata"]["component"]["bom-ref"]
+    (needs,) = (one for one in content["dependencies"] if one["ref"] == root)
+    needs["dependsOn"] = sorted([*needs.get("dependsOn", []), component["bom-ref"]])
+    content["dependencies"].append({"ref": component["bom-ref"]})
+    sbom.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
 def finish(sbom: Path) -> None:
     """Add :data:`LICENSES` to an SBOM, and leave out the files that packages were installed from here.
 
@@ -105,5 +155,7 @@ if __name__ == "__main__":
         settle(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
     elif sys.argv[1] == "describe":
         describe(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif sys.argv[1] == "vendored":
+        add_vendored(Path(sys.argv[2]), Path(sys.argv[3]))
     else:
         finish(Path(sys.argv[2]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 import io
 import json
 import os
@@ -97,6 +98,55 @@ def test_a_licence_that_a_package_does_not_tell_is_added(tmp_path: Path) -> None
     first, second = json.loads(sbom.read_text())["components"]
     assert first == told
     assert second["licenses"] == [{"license": {"id": "LGPL-2.1-or-later", "acknowledgement": "concluded"}}]
+
+
+def with_uplot(wheel: Path, *, version: str = "") -> Path:
+    """The wheel with the tree's uPlot, or with one that says that it is of another version."""
+    with zipfile.ZipFile(wheel, "a") as file:
+        for path in sorted((CHECKOUT / release_files.UPLOT).iterdir()):
+            content = path.read_text()
+            file.writestr(f"{release_files.UPLOT}/{path.name}", content.replace("(v1.6.32)", version or "(v1.6.32)"))
+    return wheel
+
+
+def test_what_is_vendored_is_listed_with_the_version_and_the_digests_of_its_files(wheel: Path, tmp_path: Path) -> None:
+    sbom, home = tmp_path / "sbom.json", CHECKOUT / release_files.UPLOT
+    before = {
+        "metadata": {"component": {"bom-ref": "root"}},
+        "components": [{"name": "rich"}],
+        "dependencies": [{"ref": "rich"}, {"ref": "root", "dependsOn": ["rich"]}],
+    }
+    sbom.write_text(json.dumps(before))
+    release_files.add_vendored(sbom, with_uplot(wheel))
+    found = json.loads(sbom.read_text())
+    rich, uplot = found["components"]
+    assert rich == {"name": "rich"}
+    assert (uplot["name"], uplot["version"], uplot["purl"]) == ("uplot", "1.6.32", "pkg:npm/uplot@1.6.32")
+    assert uplot["licenses"] == [{"license": {"id": "MIT", "acknowledgement": "declared"}}]
+    digests = {one["name"]: one["hashes"] for one in uplot["components"]}
+    assert digests == {
+        f"{release_files.UPLOT}/{name}": [
+            {"alg": "SHA-256", "content": hashlib.sha256((home / name).read_bytes()).hexdigest()}
+        ]
+        for name in ("LICENSE", "uPlot.esm.js", "uPlot.min.css")
+    }
+    assert found["dependencies"] == [
+        {"ref": "rich"},
+        {"ref": "root", "dependsOn": ["pkg:npm/uplot@1.6.32", "rich"]},
+        {"ref": "pkg:npm/uplot@1.6.32"},
+    ]
+
+
+def test_the_version_of_what_is_vendored_is_the_one_that_its_file_tells(wheel: Path) -> None:
+    assert release_files.uplot(with_uplot(wheel, version="(v2.0.1)"))["version"] == "2.0.1"
+
+
+@pytest.mark.parametrize("version", [None, "(no version)"])
+def test_a_wheel_whose_uplot_is_not_there_or_tells_no_version_ends_the_release(
+    wheel: Path, version: str | None
+) -> None:
+    with pytest.raises(SystemExit, match="does not say that it is a version of uPlot"):
+        release_files.uplot(with_uplot(wheel, version=version) if version else wheel)
 
 
 def test_each_extra_that_can_be_installed_is_told_of_or_named_as_left_out() -> None:
