@@ -497,7 +497,8 @@ def test_a_clock_that_is_set_in_a_phase_does_not_keep_its_samples_from_being_see
     def wait(until: float, each: Callable[[float], None], began: float) -> None:
         now = "during" if trials.is_limited else "after" if trials.said else "before"
         if now == phase and not trials.steps:
-            trials.steps.append((trials.monotonic() + (until - trials.monotonic()) / 2, step))
+            # Early, so that before it there are too few samples to judge by.
+            trials.steps.append((trials.monotonic() + 1.5 * INTERVAL, step))
         trials.wait(until, each, began)
 
     monkeypatch.setattr(confirm, "wait", wait)
