@@ -30,12 +30,14 @@ class Sample:
     :ivar occupancy: bytes held at its end, by cache id.
     :ivar bandwidth: bytes a second from and to memory; ``None`` where nothing counts them.
     :ivar counts: ``None`` where the host has no PMU for them.
+    :ivar cpu_time: CPU seconds that its tasks ran, a second of the interval; ``None`` where that is not known.
     """
 
     time: float
     occupancy: Mapping[int, float]
     bandwidth: float | None
     counts: Counts | None = None
+    cpu_time: float | None = None
 
 
 History = Mapping[str, Sequence[Sample]]

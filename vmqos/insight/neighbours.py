@@ -30,15 +30,14 @@ A victim that did other work at the step can be judged by another time at which 
 to be much slower, because two works may look alike.
 
 *Without a PMU* neither speed nor work is seen. A victim of the cache is then a VM that holds less and fetches more, by
-enough to cost it time, and no more than the culprit brings in: each line that it loses made room for one of the
-culprit's. A victim of the memory is one that gets less at the very step that fills the memory, which had room in the
-seconds before, and not less than lines take longer; how often it waits for these can only be told within a factor of
-two, for it may be idle half of the time. The victim must have kept its level before, and keep one behind the step. Who
-has kept it for some seconds only may have changed by itself, so a victim of the memory then has to be much slower; one
-of the cache has lost lines besides, which speaks for itself. This finds less, and how much slower the victim is can
-only be estimated. A VM that changed its work in that very second can't be told from a victim. One that is mostly idle,
-or that missed nearly as often before, is not found; one whose misses overlap is called a victim though it
-hardly suffers.
+enough to cost it a good part of the time that it runs, and no more than the culprit brings in: each line that it loses
+made room for one of the culprit's. A victim of the memory is one that gets less at the very step that fills the memory,
+which had room in the seconds before, and not less than lines take longer. The victim must have kept its level before,
+and keep one behind the step. Who has kept it for some seconds only may have changed by itself, so a victim of the
+memory then has to be much slower; one of the cache has lost lines besides, which speaks for itself. This finds less,
+and how much slower the victim is can only be estimated. A VM that changed its work in that very second can't be told
+from a victim, unless it runs much less from then on. One that missed nearly as often before is not found; one whose
+misses overlap is called a victim though it hardly suffers.
 
 *What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
 VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
@@ -99,15 +98,19 @@ MORE, PASSED_ON = 1.3, 0.4
 is what the culprit gained."""
 ADDS = 0.1
 """The least share of all traffic that a culprit of the memory adds. Less makes no queue longer."""
-COSTS = 0.3
-"""Without a PMU: what a victim fetches again has to cost it this share of a CPU's time, if it waits for each line. A VM
-that has two lines on their way at a time still loses a seventh of its time."""
+COSTS = 0.42
+"""Without a PMU: what a victim fetches again has to cost it this share of the time that it runs, if it waits for each
+line. A VM that has two lines on their way at a time still loses a fifth of its time."""
 MATTERS = 0.2
 """Without a PMU: the same share, for what a victim fetches while it is not held back."""
+RUNS = 0.1
+"""Without a PMU: a VM that runs for less, in CPU seconds a second, is taken to run for so much: what devices bring in
+costs its tasks nothing."""
+IDLES = 2 / 3
+"""A VM that runs for less than before by more than this part of it changed its own work, and loses what it does not use
+any more; or it lacks CPUs, which is another harm."""
 WORST = 6
 """Lines take at most this many times as long where memory is full. A VM that is slower does less of its own accord."""
-RUNS = 2
-"""Without a PMU: a victim may be idle half of the time, so what it fetches may weigh so many times as much."""
 ROOM = 0.7
 """The share of what memory can give below which there is room for all."""
 NEAR = 0.8
@@ -332,7 +335,7 @@ def _at_work(host: Host, pair: Pair, step: Rise, work: Work, same: Sequence[bool
     if not (slower >= (SLOWER if at_once else SLOWER_APART) and apart >= APART):
         return None
     whole = [at for at, is_same in enumerate(same) if is_same]
-    if not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
+    if _idles(own, sides) or not _dose(pair, step, sides, whole, own.cycles, (before + after) / 2):
         return None
     missed, misses = _level(own.misses, sides.before), _level(own.misses, sides.after)
     line = min(host.memory_cycles, before / missed if missed > 0 else math.inf)
@@ -378,11 +381,14 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     held = own.held_on(pair.caches)
     had, has = _level(held, sides.before), _level(held, sides.after)
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
-    cost = (after - before) / LINE * host.memory_seconds
+    cost = (after - before) / LINE * host.memory_seconds / _runs(own, sides.after)
     gained = _moved(pair.neighbour.held_on(pair.caches), sides)
     if not (has <= LOST * had and after >= MORE * before and gained >= PASSED_ON * (had - has)):
         return None
-    if not _brings_in(pair, step, sides):
+    if _idles(own, sides) or not _brings_in(pair, step, sides):
+        return None
+    if _moved(pair.total, sides) < 0:
+        # Another VM left the memory to it, which may be why it fetches more.
         return None
     apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
     if apart < APART or cost < COSTS or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
@@ -395,7 +401,8 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         (
             f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
             f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
-            f"{say.percent(cost)} of a CPU's time in waiting (an estimate: nothing counts misses of the L3 here)",
+            f"{say.percent(cost)} of the time that it runs in waiting (an estimate: nothing counts misses of the L3 "
+            "here)",
         ),
     )
 
@@ -404,13 +411,13 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     """Without a PMU: the victim gets less, while memory gives all that it can."""
     own = pair.own
     sides = _sides(pair, step, _is_calm(host, pair, step, with_held=False), own.bandwidth)
-    if sides is None or sides.lag > 1:
+    if sides is None or sides.lag > 0:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
-    full, waits = _full(pair, sides), before / LINE * host.memory_seconds
-    if full is None or not _adds(pair, step, sides):
+    full, waits = _full(pair, sides), before / LINE * host.memory_seconds / _runs(own, sides.before)
+    if full is None or _idles(own, sides) or not _adds(pair, step, sides):
         return None
-    if waits < MATTERS or before > after * (1 + (WORST - 1) * min(1.0, RUNS * waits)):
+    if waits < MATTERS or before > after * (1 + (WORST - 1) * min(1.0, waits)):
         return None
     if not math.isnan(pair.limit) and _level(pair.total, sides.before[:LEVEL]) > ROOM * pair.limit:
         return None
@@ -556,6 +563,17 @@ def _dose(
         else:
             wrong += 1
     return wrong < FEWEST or right >= APART * (right + wrong)
+
+
+def _runs(own: Series, at: Iterable[int]) -> float:
+    """CPU seconds a second, :data:`RUNS` at least; one CPU's where that is not known."""
+    ran = _level(own.cpu_time, at)
+    return 1.0 if math.isnan(ran) else max(RUNS, ran)
+
+
+def _idles(own: Series, sides: Sides) -> bool:
+    """Whether a VM runs much less than before."""
+    return _moved(own.cpu_time, sides) < -IDLES * _level(own.cpu_time, sides.before)
 
 
 def _brings_in(pair: Pair, step: Rise, sides: Sides, times: int = 1) -> bool:

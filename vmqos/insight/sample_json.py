@@ -57,4 +57,5 @@ def plain_sample(sample: Sample) -> dict[str, Any]:
             "references": counts.references,
             "misses": counts.misses,
         },
+        **({} if sample.cpu_time is None else {"cpu_time": sample.cpu_time}),
     }

@@ -32,6 +32,7 @@ class Series:
     :ivar references: for an instruction: the mark by which one phase of a program is told from another, for no
         neighbour changes it much.
     :ivar misses: for an instruction.
+    :ivar cpu_time: CPU seconds that its tasks ran, a second.
     :ivar begins: the index of the first sample at which the VM was there.
     """
 
@@ -40,6 +41,7 @@ class Series:
     cycles: Sequence[float]
     references: Sequence[float]
     misses: Sequence[float]
+    cpu_time: Sequence[float]
     begins: int = 0
 
     def held_on(self, caches: Iterable[int]) -> list[float]:
@@ -75,13 +77,17 @@ def align(history: History) -> tuple[list[float], dict[str, Series]]:
 
 
 def of_columns(
-    held: Mapping[int, Sequence[float]], bandwidth: Sequence[float], counts: Sequence[Sequence[float]] = ()
+    held: Mapping[int, Sequence[float]],
+    bandwidth: Sequence[float],
+    counts: Sequence[Sequence[float]] = (),
+    cpu_time: Sequence[float] | None = None,
 ) -> Series | None:
     """One VM's columns, of what was read as columns; ``None`` where nothing was read.
 
     What was not measured is NaN. Before the first value of any kind, the VM was not there.
 
     :param counts: in the order of :class:`vmqos.insight.model.Counts`; empty where nothing is counted.
+    :param cpu_time: CPU seconds a second; ``None`` where they are not known.
     """
     every = [*held.values(), bandwidth, *counts]
     first = next((at for at, row in enumerate(zip(*every, strict=True)) if any(value == value for value in row)), None)
@@ -114,6 +120,7 @@ def of_columns(
         cycles,
         references,
         misses,
+        unknown if cpu_time is None else cpu_time,
         first,
     )
 
@@ -146,6 +153,7 @@ def series_of(times: Sequence[float], samples: Sequence[Sample]) -> Series:
         cycles,
         references,
         misses,
+        [math.nan if row is None or row.cpu_time is None else row.cpu_time for row in rows],
         bisect_left(times, first),
     )
 

@@ -847,13 +847,15 @@ class NeighbourCounts(TypedDict):
 class NeighbourSample(TypedDict):
     """One VM in one interval, which ends at ``time`` (seconds since 1970).
 
-    ``occupancy`` are the bytes held at its end, by cache id, ``bandwidth`` bytes a second from and to memory.
+    ``occupancy`` are the bytes held at its end, by cache id, ``bandwidth`` bytes a second from and to memory,
+    ``cpu_time`` the CPU seconds that its QEMU process ran, a second. An earlier agent says nothing of the last.
     """
 
     time: float
     occupancy: dict[str, float]
     bandwidth: float | None
     counts: NeighbourCounts | None
+    cpu_time: NotRequired[float]
 
 
 class NeighbourSamples(TypedDict):

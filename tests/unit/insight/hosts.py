@@ -25,12 +25,13 @@ class Did:
     cycles: float = 1000.0
     references: float = 20.0
     misses: float = 0.2
+    ran: float | None = None
 
     def sample(self, time: float, pmu: bool) -> Sample:
         """As a sample."""
         part = INSTRUCTIONS / 1000
         counts = Counts(self.cycles * part, INSTRUCTIONS, self.references * part, self.misses * part)
-        return Sample(time, {0: self.held}, self.moved, counts if pmu else None)
+        return Sample(time, {0: self.held}, self.moved, counts if pmu else None, self.ran)
 
 
 def host(vms: Mapping[str, int], limit: float | None = LIMIT, flavor: str = "m1") -> Host:

@@ -245,6 +245,50 @@ def test_without_a_pmu_a_memory_that_became_full_before_the_step_slows_nobody_mo
     assert not pairs(host({**BOTH, "other": ALL}), told)
 
 
+def test_without_a_pmu_what_a_victim_fetches_is_held_against_the_time_that_it_runs() -> None:
+    """An eighth of a second of the clock is half of the time for a VM that runs for a quarter."""
+    for ran, accused in ((None, False), (1.0, False), (0.25, True), (0.0, True)):
+        calm, robbed = replace(CALM, moved=1e7, ran=ran), replace(ROBBED, moved=9e7, ran=ran)
+        told = history(40, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(calm, robbed, 25))
+        assert bool(pairs(host(BOTH), told)) == accused, ran
+    busy, slowed = replace(HUNGRY, moved=6e7, ran=0.25), replace(HUNGRY, moved=4e7, ran=0.25)
+    told = history(40, False, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(busy, slowed, 25))
+    (found,) = pairs(host({"noisy": 0x1, "victim": ALL}), told)
+    assert found.cause is Cause.BANDWIDTH
+    one_cpu = {"victim": step(replace(busy, ran=1.0), replace(slowed, ran=1.0), 25)}
+    assert not pairs(host({"noisy": 0x1, "victim": ALL}), {**told, **history(40, False, **one_cpu)})
+
+
+@pytest.mark.parametrize("pmu", [True, False])
+@pytest.mark.parametrize(("runs", "accused"), [(0.35, True), (0.3, False)])
+def test_a_vm_that_runs_much_less_from_the_step_on_changed_its_own_work(pmu: bool, runs: float, accused: bool) -> None:
+    fit, robbed = replace(CALM, ran=1.0), replace(ROBBED, ran=runs)
+    told = history(40, pmu, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(fit, robbed, 25))
+    assert bool(pairs(host(BOTH), told)) == accused
+    hungry, slowed = replace(HUNGRY, ran=1.0), replace(SLOWED, ran=runs)
+    told = history(40, pmu, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(hungry, slowed, 25))
+    assert bool(pairs(host({"noisy": 0x1, "victim": ALL}), told)) == accused
+
+
+def test_without_a_pmu_a_vm_to_which_another_one_leaves_the_memory_is_no_victim_of_the_cache() -> None:
+    told = history(
+        40,
+        False,
+        noisy=step(QUIET_NOISE, NOISE, 25),
+        leaving=step(Did(moved=20e9), Did(moved=1e8), 25),
+        victim=step(CALM, ROBBED, 25),
+    )
+    assert not pairs(host({**BOTH, "leaving": ALL}), told)
+    del told["leaving"]
+    assert pairs(host(BOTH), told)
+
+
+def test_without_a_pmu_a_victim_of_the_memory_is_slow_at_once() -> None:
+    """A queue is there in the second in which it begins; a cache loses its lines one by one."""
+    told = history(40, False, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(HUNGRY, SLOWED, 27))
+    assert not pairs(host({"noisy": 0x1, "victim": ALL}), told)
+
+
 def test_a_neighbour_that_adds_a_trickle_to_a_full_memory_is_not_accused() -> None:
     told = history(
         40,

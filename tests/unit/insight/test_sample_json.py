@@ -59,3 +59,4 @@ def test_what_was_not_measured_of_a_sample_is_null() -> None:
         "counts": {"cycles": 4, "instructions": 3, "references": 2, "misses": 1},
     }
     assert plain_sample(Sample(1.0, {}, None)) == {"occupancy": {}, "bandwidth": None, "counts": None}
+    assert plain_sample(Sample(1.0, {}, None, cpu_time=0.0))["cpu_time"] == 0.0

@@ -102,16 +102,22 @@ def host(mix: Mix, sight: Sight) -> Host:
     )
 
 
-def sample(second: int, seen: Counters, pmu: bool) -> Sample:
+def sample(second: int, seen: Counters, pmu: bool, hz: float) -> Sample:
     """One VM's second, as an agent would have it."""
     counts = Counts(seen.cycles, seen.instructions, seen.llc_references, seen.llc_misses)
-    return Sample(float(second + 1), {0: float(seen.occupancy)}, float(seen.total_bytes), counts if pmu else None)
+    return Sample(
+        float(second + 1),
+        {0: float(seen.occupancy)},
+        float(seen.total_bytes),
+        counts if pmu else None,
+        seen.cycles / hz,
+    )
 
 
-def samples(run: Run, sight: Sight) -> History:
+def samples(run: Run, sight: Sight, hz: float) -> History:
     """All samples of a run."""
     return {
-        str(which): [sample(second, of, sight.pmu) for second, of in enumerate(seconds)]
+        str(which): [sample(second, of, sight.pmu, hz) for second, of in enumerate(seconds)]
         for which, seconds in enumerate(run.vms)
     }
 
@@ -131,7 +137,7 @@ def judge(
     :param seen: what insight is shown; what the VMs did where ``None``.
     :param runner: runs the mix again where an accusation has to be held against a run without the accused.
     """
-    known, every = host(mix, sight), samples(seen or whole, sight)
+    known, every = host(mix, sight), samples(seen or whole, sight, mix.hardware.hz)
     first: dict[tuple[int, int, Cause], tuple[int, PairVerdict]] = {}
     for now in range(FIRST, mix.seconds + 1):
         for pair in sight.law(known, history(every, now)):

@@ -91,7 +91,10 @@ def test_a_plain_culprit_is_named_and_an_accusation_that_the_model_does_not_conf
 
 
 def _accused(one: Mix, done: Any, sight: str) -> Any:
-    return pairs(judge.host(one, judge.SIGHTS[sight]), judge.history(judge.samples(done, judge.SIGHTS[sight]), 60))[0]
+    return pairs(
+        judge.host(one, judge.SIGHTS[sight]),
+        judge.history(judge.samples(done, judge.SIGHTS[sight], one.hardware.hz), 60),
+    )[0]
 
 
 def test_a_few_mixes_are_judged_as_they_have_to_be() -> None:

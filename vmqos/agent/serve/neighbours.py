@@ -13,7 +13,7 @@ from typing import cast
 from vmqos import insight
 from vmqos.agent.remember.neighbour_events import NeighbourEvents
 from vmqos.agent.sample.history import Columns
-from vmqos.agent.sample.recent import BANDWIDTH, RecentSamples, held_on
+from vmqos.agent.sample.recent import BANDWIDTH, CPU_TIME, RecentSamples, held_on
 from vmqos.agent.snapshot import Snapshot
 from vmqos.agent.vm_record import VmRecord
 from vmqos.allocation import caches as both_levels
@@ -211,7 +211,7 @@ def series_of(read: Columns, caches: tuple[int, ...], host: insight.Host) -> dic
         if (columns := read.vms.get(uuid)) is not None:
             held = {cache: columns[held_on(cache)] for cache in caches}
             counts = [columns[name] for name in NAMES if name in columns]
-            if (series := insight.of_columns(held, columns[BANDWIDTH], counts)) is not None:
+            if (series := insight.of_columns(held, columns[BANDWIDTH], counts, columns[CPU_TIME])) is not None:
                 found[uuid] = series
     return found
 
@@ -225,7 +225,8 @@ def _most_samples(read: Columns, uuids: Iterable[str]) -> int:
     """How many samples there are of the VM that has most."""
     most = 0
     for uuid in uuids:
-        rows = zip(*read.vms[uuid].values(), strict=True)
+        # The CPU time alone says nothing of neighbours.
+        rows = zip(*(column for name, column in read.vms[uuid].items() if name != CPU_TIME), strict=True)
         most = max(most, sum(any(value == value for value in row) for row in rows))
         if most == len(read.times):
             break
@@ -247,15 +248,18 @@ def samples_of(
 def _samples(
     times: Sequence[float], columns: Mapping[str, Sequence[float]], caches: tuple[int, ...]
 ) -> list[insight.Sample]:
-    """The numbers are whole, which is shorter in JSON: a fraction of a byte means nothing."""
+    """Numbers but for CPU time are whole, which is shorter in JSON: a fraction of a byte means nothing."""
     held = {cache: held_on(cache) for cache in caches}
+    counted = {name: column for name, column in columns.items() if name != CPU_TIME}
     found = []
     for at, when in enumerate(times):
-        now = {name: round(value) for name, column in columns.items() if (value := column[at]) == value}
+        now = {name: round(value) for name, column in counted.items() if (value := column[at]) == value}
         if now:
+            ran = columns[CPU_TIME][at]
             occupancy = {cache: now[name] for cache, name in held.items() if name in now}
             counts = insight.Counts(*(now[name] for name in NAMES)) if now.keys() >= set(NAMES) else None
-            found.append(insight.Sample(when, occupancy, now.get(BANDWIDTH), counts))
+            cpu_time = round(ran, 3) if ran == ran else None
+            found.append(insight.Sample(when, occupancy, now.get(BANDWIDTH), counts, cpu_time))
     return found
 
 

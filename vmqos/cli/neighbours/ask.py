@@ -96,6 +96,7 @@ def plain(sample: contract.NeighbourSample) -> Sample:
         None
         if counts is None
         else Counts(counts["cycles"], counts["instructions"], counts["references"], counts["misses"]),
+        sample.get("cpu_time"),
     )
 
 

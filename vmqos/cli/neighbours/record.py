@@ -44,11 +44,11 @@ _BAR = 30
 class Record(Documented):
     """Record what the agent judges neighbours by, for a bug report on a verdict of 'vmqos neighbours'.
 
-    The file has what the agent counted of each VM: how much of the L3 caches it holds, its traffic with memory and,
-    where the host counts them, its hardware events. It also has which ways each VM may fill, and what its flavor
-    promises. It begins with what the agent still knows of the last minutes (four, unless [telemetry] interval says
-    otherwise), and goes on for --seconds. So a verdict that was just given can still be recorded: --seconds 0 writes
-    down what the agent knows, and ends at once.
+    The file has what the agent counted of each VM: how much of the L3 caches it holds, its traffic with memory, how
+    long it ran and, where the host counts them, its hardware events. It also has which ways each VM may fill, and
+    what its flavor promises. It begins with what the agent still knows of the last minutes (four, unless
+    [telemetry] interval says otherwise), and goes on for --seconds. So a verdict that was just given can still be
+    recorded: --seconds 0 writes down what the agent knows, and ends at once.
 
     There are no names and no UUIDs in the file: VMs are called vm-1, vm-2 and so on, flavors flavor-1, flavor-2. The
     command prints which is which at its end. With --names, the names and UUIDs are in the file.

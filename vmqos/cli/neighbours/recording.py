@@ -284,12 +284,14 @@ def _sweep(found: dict[str, Any], host: Host) -> Sweep:
 
 def _sample(value: object, where: str, time: float) -> Sample:
     found = _object(value, where)
-    counts, bandwidth = found.get("counts"), found.get("bandwidth")
+    counts, bandwidth, cpu_time = found.get("counts"), found.get("bandwidth"), found.get("cpu_time")
     return Sample(
         time,
         _each(found.get("occupancy"), f"{where}.occupancy", _cache_id, _figure),
         None if bandwidth is None else _figure(bandwidth, f"{where}.bandwidth"),
         None if counts is None else _counts(counts, f"{where}.counts"),
+        # Earlier versions did not record it.
+        None if cpu_time is None else _figure(cpu_time, f"{where}.cpu_time"),
     )
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +32,7 @@ from vmqos.allocation import Allocation, PromiseState
 from vmqos.extra_specs import CachePolicy, CacheRequest
 from vmqos.hypervisor.model import Process
 from vmqos.resctrl.capabilities import BandwidthResource, BandwidthUnit
-from vmqos.telemetry import Rates, Reading
+from vmqos.telemetry import Missing, Rates, Reading
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 LATE = "33333333-3333-4333-8333-333333333333"
@@ -292,6 +293,33 @@ def test_the_samples_lead_to_the_same_verdict_and_newer_ones_are_told_alone() ->
         "cycles": 2e9, "instructions": 1e9, "references": 2e7, "misses": 9e6
     }  # fmt: skip
     assert asked.samples(1198.0)["samples"] == {}
+
+
+def test_the_cpu_time_of_a_vm_is_among_its_samples_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = RecentSamples(2.0, counted=False, vms=lambda: sharing().vms)
+    times = iter((3_000_000_000, 5_500_000_000))
+    monkeypatch.setattr("vmqos.agent.sample.recent.processes.cpu_time_of_all", lambda pid: next(times))
+    clock = iter((10.0, 12.0))
+    monkeypatch.setattr("vmqos.agent.sample.recent.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for wall in (1000.0, 1002.0):
+        one = sweep(reading((6 * MIB, 1, 1), uuid=UUID), host=replace(HOST, caches={0: {}}))
+        rates = {UUID: Rates(Reading(1e6), Reading(None), Reading(None), 2.0)}
+        recent.add(swept(replace(one, wall=wall), rates), {})
+    first, second = Neighbours(sharing, recent).samples()["samples"][UUID]
+    assert "cpu_time" not in first and second["cpu_time"] == 1.25
+    assert recent.columns()[0].vms[UUID]["cpu_time"][-1] == 1.25
+
+
+def test_a_vm_of_which_the_cpu_time_alone_is_known_has_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = RecentSamples(2.0, counted=False, vms=lambda: sharing().vms)
+    monkeypatch.setattr("vmqos.agent.sample.recent.processes.cpu_time_of_all", lambda pid: time.monotonic_ns())
+    for wall in (1000.0, 1002.0):
+        one = sweep(reading((Missing.UNAVAILABLE, 1, 1), uuid=UUID), host=replace(HOST, caches={0: {}}))
+        rates = {UUID: Rates(Reading.none(Missing.UNASSIGNED), Reading(None), Reading(None), 2.0)}
+        recent.add(swept(replace(one, wall=wall), rates), {})
+    assert recent.columns()[0].vms[UUID]["cpu_time"][-1] > 0
+    asked = Neighbours(sharing, recent)
+    assert (asked.samples()["samples"], asked.verdicts()["samples"]) == ({}, 0)
 
 
 def test_a_vm_whose_events_are_not_counted_has_none() -> None:

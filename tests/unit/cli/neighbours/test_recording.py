@@ -14,7 +14,7 @@ from vmqos.cli.neighbours import recording
 from vmqos.cli.neighbours.recording import Facts, Header, Record, Sweep
 from vmqos.insight import LimitedIn, PercentSteps, Promise
 
-HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did())
+HISTORY = history(2, a=lambda _: Did(), b=lambda _: Did(ran=1.25))
 HOST = host({"a": 0xF, "b": 0xF0})
 PROMISED = replace(HOST.vms["a"], promise=Promise(code_ways=1, data_ways=3, is_shared=True, percent=20), vcpus=40)
 FACTS = Facts(replace(HOST, vms={**HOST.vms, "a": PROMISED}), {"a": "web-1"})
@@ -107,6 +107,7 @@ WRONG = {
     "a time without end": (changed(3, "time", value=float("inf")), "line 3: time: inf is no number"),
     "an unknown VM": (changed(3, "vms", "z", value=json.loads(TEXT.splitlines()[2])["vms"]["a"]), "has a VM 'z'"),
     "VMs that are no object": (changed(3, "vms", value=[]), "line 3: vms: [] is no JSON object"),
+    "a CPU time below 0": (changed(3, *A, "cpu_time", value=-1), "line 3: vms.a.cpu_time: -1 is no number from 0"),
     "a negative figure": (changed(3, *A, "bandwidth", value=-1), "line 3: vms.a.bandwidth: -1 is no number from 0"),
     "a figure that is text": (changed(3, *A, "occupancy", "0", value="x"), "vms.a.occupancy.0: 'x' is no number"),
     "a figure that is a truth": (changed(3, *A, "counts", "cycles", value=True), "vms.a.counts.cycles: True is no"),

@@ -15,7 +15,8 @@ from vmqos.insight import History, Host, LimitedIn, Sample
 def sample(of: Sample) -> dict[str, Any]:
     counts = None if of.counts is None else asdict(of.counts)
     occupancy = {str(cache): held for cache, held in of.occupancy.items()}
-    return {"time": of.time, "occupancy": occupancy, "bandwidth": of.bandwidth, "counts": counts}
+    told = {"time": of.time, "occupancy": occupancy, "bandwidth": of.bandwidth, "counts": counts}
+    return told if of.cpu_time is None else {**told, "cpu_time": of.cpu_time}
 
 
 def samples(host: Host, history: History, since: float = -1.0) -> dict[str, Any]:
