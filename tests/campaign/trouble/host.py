@@ -130,6 +130,8 @@ class Host(QuietHost):
         # What goes wrong there is logged as its thread does, so that a fault of the agent's own is seen.
         if self.act(lambda: agent.start_watch._guarded(lambda: found.append(agent._early.begin([starting])))):
             vm.told_early = agent if found and vm.file not in found[0] else None
+            if not forked:
+                vm.passes_at_start = self.passes
             if forked:
                 self.on_begun(vm)
 

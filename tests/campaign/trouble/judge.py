@@ -58,7 +58,11 @@ class Judge:
     # After each early start.
 
     def after_begin(self, vm: PlayedVm) -> None:
-        """Look at the group of a VM that was moved there before it runs: it must have what the pass will find."""
+        """Look at the group of a VM that was moved there before it runs: it must have what the pass will find.
+
+        If a pass has found since the group was made that a cache which has come online has no ways left for it, the
+        group has the default group's mask there. That is nobody's own, and no other VM's ways are in it.
+        """
         groups = self.host.troubled.groups()
         own = groups.get(vm.group)
         if own is None or vm.pid not in own.tasks or not vm.is_exclusive:
@@ -67,8 +71,11 @@ class Judge:
             self._note(Kind.OVERLAP, f"{vm.group} has a task of a VM whose memory is yet to come", "at its start")
         if self.host.meddled or not self.host.last_pass_ended_well:
             return
+        had_a_pass = self.host.passes > vm.passes_at_start
         for cache in self.host.troubled.reach(vm.promised_cpus()):
             mask = own.masks.get(cache, 0)
+            if had_a_pass and mask == groups[""].masks.get(cache, 0):
+                continue
             if mask.bit_count() != self._judge.asked(vm):
                 text = f"{vm.group} has {mask:x} on {cache} and asks for {dict(vm.specs)}"
                 self._note(Kind.OVERLAP, text, "at its start")

@@ -86,6 +86,7 @@ class PlayedVm(Vm):
     :ivar is_listed: whether libvirt lists it as running.
     :ivar is_touched: whether something that concerns it has happened since the last pass began.
     :ivar told_early: the agent that was told of its start before its process was forked, and is to hear more of it.
+    :ivar passes_at_start: how many passes there had been by then.
     """
 
     number: int
@@ -98,6 +99,7 @@ class PlayedVm(Vm):
     is_listed: bool = False
     is_touched: bool = False
     told_early: Agent | None = None
+    passes_at_start: int = 0
 
     @property
     def file(self) -> str:

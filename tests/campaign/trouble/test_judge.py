@@ -272,6 +272,33 @@ def test_ways_of_the_l2_are_there_when_the_vm_starts_and_must_be_its_alone(tmp_p
         host.close()
 
 
+@pytest.mark.parametrize("is_seen_by_a_pass", [True, False])
+@pytest.mark.parametrize("mask", ["", "3ff"], ids=["the default group's mask", "another mask"])
+def test_a_vm_may_be_born_with_the_default_groups_mask_on_a_cache_that_a_pass_found_full(
+    host: Host, is_seen_by_a_pass: bool, mask: str
+) -> None:
+    host.reload("kernel_exclusive = false")
+    judge, last = Judge(host), max(host.troubled.cpus)
+    host.run(2)
+    host.troubled.outside.mkdir("pqos")
+    host.troubled.outside.write("pqos/schemata", "L3:0=7")
+    host.troubled.switch(last, False)
+    host.run(2)
+    vm = host.new_vm(OWN)
+    host.begin_early(vm, forked=False)
+    # Every group has all of a cache that comes online, and nobody takes it from the other program's.
+    host.troubled.switch(last, True)
+    if is_seen_by_a_pass:
+        host.run()
+    if mask:
+        host.troubled.outside.write(f"{vm.group}/schemata", f"L3:1={mask}")
+    host.begin_early(vm, forked=True)
+    own, default = host.troubled.groups()[vm.group], host.troubled.groups()[""]
+    assert vm.pid in own.tasks and own.masks[3, 0].bit_count() == 2 and default.masks[3, 1] == 0x7FF
+    kinds = {violation.kind for violation in judge.violations}
+    assert kinds == (set() if is_seen_by_a_pass and not mask else {Kind.OVERLAP})
+
+
 def test_a_look_that_the_machine_has_no_cpu_for_does_not_count(host: Host, monkeypatch: Patch) -> None:
     judge, outcome, real = Judge(host), stories.Outcome(), host.libvirt.describe
     host.run(2)
