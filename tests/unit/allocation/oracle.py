@@ -345,6 +345,8 @@ class Oracle:
     :param calm: whether nothing but VMs coming, going and changing happened since the last plan: then no class loses
         ways either.
     :ivar users: which group each VM is in, by UUID, when the plan is carried out.
+    :ivar given: the groups and caches of which the plan gives a VM ways. A group of a VM that it gives nothing follows
+        the default group, and may be the first of the two to be written: then it is alone for one step, by chance.
     """
 
     host: Host
@@ -372,6 +374,7 @@ class Oracle:
         }
         self.floor = {cache: min(self._floor(cache), len(host.ways("", cache))) for cache in host.caches()}
         self.classes: dict[tuple[str, int], int] = {}
+        self.given = set[tuple[str, int]]()
 
     def _floor(self, cache: int) -> int:
         return max(self.policy.default_ways_min, self.host.least(cache))
@@ -388,6 +391,7 @@ class Oracle:
 
     def plan(self, found: Plan) -> None:
         """What the verdicts let expect of the steps."""
+        self.given = {(verdict.group, cache) for verdict in found.allocations.values() for cache in verdict.masks}
         shared = {each.uuid: each for each in self.requests if not is_exclusive(each)}
         for uuid, request in shared.items():
             group = found.allocations[uuid].group
@@ -406,7 +410,8 @@ class Oracle:
         host = self.host
         if isinstance(step, WriteMasks):
             for cache in step.masks:
-                if cache in self.exclusive.get(step.group, {}) and self._is_alone(step.group, cache):
+                is_promised = (step.group, cache) in self.given and cache in self.exclusive.get(step.group, {})
+                if is_promised and self._is_alone(step.group, cache):
                     self.alone.add((step.group, cache))
                     new = host.ways(step.group, cache) - self.before.ways(step.group, cache)
                     expect(not new & self._barred(cache), 1, f"{step} takes ways that are not to be promised")

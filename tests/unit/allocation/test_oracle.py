@@ -111,6 +111,23 @@ def test_a_step_that_breaks_a_rule_is_told_by_its_number(step: WriteMasks, rule:
 
 
 @pytest.mark.parametrize(
+    "verdict",
+    [
+        pytest.param(Allocation(PromiseState.PENDING), id="pending"),
+        pytest.param(Allocation(PromiseState.DEGRADED, A, {0: CapacityBitmask(0b1110000)}), id="degraded"),
+    ],
+)
+def test_the_default_group_may_follow_a_group_only_if_its_vm_is_given_no_ways(verdict: Allocation) -> None:
+    watch = Oracle(host(default={0: {0, 1}}, v1={0: {0, 1}}), [request(1, 4)], Policy(), calm=False)
+    steps = follow(watch, Plan((wrote(A, {4, 5, 6}), wrote("", {4, 5, 6})), allocations={uuid(1): verdict}))
+    if verdict.masks:
+        with pytest.raises(Broken, match="rule 1"):
+            list(steps)
+    else:
+        assert len(list(steps)) == 2
+
+
+@pytest.mark.parametrize(
     ("verdict", "rule"),
     [
         pytest.param(Allocation(PromiseState.KEPT, A, {0: CapacityBitmask(0b11)}), 16, id="kept with too few"),
