@@ -55,6 +55,8 @@ class Story:
         self.clock = 0
         self.known: Mapping[str, Mapping[int, int]] | None = None
         self.ledger: dict[tuple[str, int], int] = {}
+        self.unknown: set[tuple[str, int]] = set()
+        """The entries of the ledger on caches that are offline since before the agent started."""
         self.damaged = False
         """Whether masks were spoilt since the agent last saw everything in order."""
         self.meddled = False
@@ -116,6 +118,7 @@ class Story:
         """The agent starts anew, and knows what the layout shows."""
         self.log.append("the agent starts anew")
         self.known = None
+        self.unknown |= {key for key in self.ledger if key[1] in self.host.offline}
         if self.damaged:
             self.lose_count()
 
@@ -154,6 +157,11 @@ class Story:
         gone = {key: ways for key, ways in self.ledger.items() if key[1] in self.host.offline and self._lives(key[0])}
         if self.smaller:
             gone.clear()
+        # With the VM's own group goes the only evidence that it had anything there.
+        alone = [vm.uuid for vm in self.vms.values() if is_exclusive(vm)]
+        without = {vm_uuid for vm_uuid in alone if own_group(vm_uuid) not in self.host.groups}
+        gone = {key: ways for key, ways in gone.items() if key not in self.unknown or key[0] not in without}
+        self.unknown &= gone.keys()
         self.ledger = gone | has
         self.damaged = self.meddled = self.smaller = False
 

@@ -143,6 +143,34 @@ def test_a_verdict_that_is_not_true_is_found_out(verdict: Allocation, rule: int)
     assert broken.value.rule == rule
 
 
+@pytest.mark.parametrize("agent", ["runs on", "starts anew", "forgets"])
+def test_what_a_vm_had_on_a_cache_that_is_offline_is_known_only_to_an_agent_that_ran_before(
+    monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    tale = Story(random.Random(1))
+    # No agent is killed here.
+    monkeypatch.setattr(tale.luck, "random", lambda: 1.0)
+    tale.host, tale.policy = Host(machine(7, (0, 1))), Policy(kernel_exclusive=False)
+    tale.vms = {1: request(1, 4, caches=(1,)), 2: request(2, 4)}
+    tale.passes()
+    tale.host.go_offline(1)
+    # On the cache that is left, there is no room for it.
+    tale.vms[1] = request(1, 4, caches=(0, 1))
+    if agent == "starts anew":
+        tale.restart()
+    tale.passes()
+    assert A not in tale.host.groups
+    tale.host.come_online(1)
+    tale.damaged = True
+    if agent == "forgets":
+        tale.known = {}
+        with pytest.raises(Broken, match="rule 4"):
+            tale.passes()
+        return
+    tale.passes()
+    assert len(tale.host.ways(A, 1)) == (4 if agent == "runs on" else 0)
+
+
 def test_who_waits_though_there_are_ways_is_found_out() -> None:
     watch = Oracle(host(default={0: {5, 6, 7}}), [request(1, 3)], Policy(), calm=True)
     with pytest.raises(Broken, match="rule 5"):
