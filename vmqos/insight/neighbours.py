@@ -572,8 +572,10 @@ def _runs(own: Series, at: Iterable[int]) -> float:
 
 
 def _idles(own: Series, sides: Sides) -> bool:
-    """Whether a VM runs much less than before."""
-    return _moved(own.cpu_time, sides) < -IDLES * _level(own.cpu_time, sides.before)
+    """Whether a VM runs much less than before, as far as that is known."""
+    ran, runs = _level(own.cpu_time, sides.before), _level(own.cpu_time, sides.after)
+    # A NaN compares as false.
+    return runs >= 0 and max(RUNS, runs) < (1 - IDLES) * ran
 
 
 def _brings_in(pair: Pair, step: Rise, sides: Sides, times: int = 1) -> bool:

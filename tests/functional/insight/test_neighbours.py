@@ -99,6 +99,8 @@ def test_a_vm_that_takes_the_cache_of_another_is_named_and_there_is_an_event_whe
 
     wait_for(lambda: samples_of(agent, victim, CALM) >= 15, "samples of a calm time")
     assert agent.get("/v1/neighbours")["pairs"] == []
+    ran = [one["cpu_time"] for one in agent.get("/v1/neighbours/samples")["samples"][victim.uuid][2:]]
+    assert all(0 <= seconds < 0.5 for seconds in ran), "its process does next to nothing"
 
     play(simulator, {victim.uuid: ROBBED, thief.uuid: THIEF, other.uuid: AT_REST})
     wait_for(lambda: len(about_neighbours(agent)) == 1, "an event")

@@ -260,12 +260,17 @@ def test_without_a_pmu_what_a_victim_fetches_is_held_against_the_time_that_it_ru
 
 
 @pytest.mark.parametrize("pmu", [True, False])
-@pytest.mark.parametrize(("runs", "accused"), [(0.35, True), (0.3, False)])
-def test_a_vm_that_runs_much_less_from_the_step_on_changed_its_own_work(pmu: bool, runs: float, accused: bool) -> None:
-    fit, robbed = replace(CALM, ran=1.0), replace(ROBBED, ran=runs)
+@pytest.mark.parametrize(
+    ("ran", "runs", "accused"),
+    [(1.0, 0.35, True), (1.0, 0.3, False), (0.02, 0.001, True), (None, 0.2, True), (1.0, None, True)],
+)
+def test_a_vm_that_runs_much_less_from_the_step_on_changed_its_own_work(
+    pmu: bool, ran: float | None, runs: float | None, accused: bool
+) -> None:
+    fit, robbed = replace(CALM, ran=ran), replace(ROBBED, ran=runs)
     told = history(40, pmu, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(fit, robbed, 25))
     assert bool(pairs(host(BOTH), told)) == accused
-    hungry, slowed = replace(HUNGRY, ran=1.0), replace(SLOWED, ran=runs)
+    hungry, slowed = replace(HUNGRY, ran=ran), replace(SLOWED, ran=runs)
     told = history(40, pmu, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(hungry, slowed, 25))
     assert bool(pairs(host({"noisy": 0x1, "victim": ALL}), told)) == accused
 
