@@ -104,8 +104,8 @@ line. A VM that has two lines on their way at a time still loses a fifth of its 
 MATTERS = 0.2
 """Without a PMU: the same share, for what a victim fetches while it is not held back."""
 RUNS = 0.1
-"""Without a PMU: a VM that runs for less, in CPU seconds a second, is taken to run for so much: what devices bring in
-costs its tasks nothing."""
+"""Without a PMU: what a VM fetches that runs for less, in CPU seconds a second, is held against all of one CPU's time:
+what devices bring in costs its tasks nothing."""
 IDLES = 2 / 3
 """A VM that runs for less than before by more than this part of it changed its own work, and loses what it does not use
 any more; or it lacks CPUs, which is another harm."""
@@ -393,15 +393,17 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
     if apart < APART or cost < COSTS or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
         return None
+    # Nobody waits for longer than it runs: of more lines, several are on their way at a time.
+    told = min(1.0, cost)
     return Effect(
         Cause.CACHE,
-        1 + cost,
+        1 + told,
         0.85 * apart * min(1.0, 0.7 + len(sides.after) / 30),
         sides,
         (
             f"the victim held {say.size(had)} and holds {say.size(has)}; the neighbour gained {say.size(gained)}",
             f"it fetched {say.bandwidth(before)} and now fetches {say.bandwidth(after)}, which costs about "
-            f"{say.percent(cost)} of the time that it runs in waiting (an estimate: nothing counts misses of the L3 "
+            f"{say.percent(told)} of the time that it runs in waiting (an estimate: nothing counts misses of the L3 "
             "here)",
         ),
     )
@@ -566,9 +568,10 @@ def _dose(
 
 
 def _runs(own: Series, at: Iterable[int]) -> float:
-    """CPU seconds a second, :data:`RUNS` at least; one CPU's where that is not known."""
+    """CPU seconds a second; all of one CPU's where it hardly runs, or that is not known."""
     ran = _level(own.cpu_time, at)
-    return 1.0 if math.isnan(ran) else max(RUNS, ran)
+    # A NaN compares as false.
+    return ran if ran >= RUNS else 1.0
 
 
 def _idles(own: Series, sides: Sides) -> bool:

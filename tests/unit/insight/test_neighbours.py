@@ -27,7 +27,7 @@ def test_who_fills_the_cache_of_another_is_named_with_the_cache_as_the_cause(pmu
     told = history(40, pmu, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(CALM, ROBBED, 25), other=lambda _: OTHER)
     (found,) = pairs(host({**BOTH, "other": ALL}), told)
     assert (found.culprit, found.victim, found.cause, found.since) == ("noisy", "victim", Cause.CACHE, 25.0)
-    assert found.slower == pytest.approx(2.0 if pmu else 1 + 1.8e9 / 64 * 100e-9)
+    assert found.slower == pytest.approx(2.0)
     assert found.taken == 6 * MIB
     assert found.confidence > (0.8 if pmu else 0.6)
     assert any("10.0 MiB" in text for text in found.evidence)
@@ -247,10 +247,11 @@ def test_without_a_pmu_a_memory_that_became_full_before_the_step_slows_nobody_mo
 
 def test_without_a_pmu_what_a_victim_fetches_is_held_against_the_time_that_it_runs() -> None:
     """An eighth of a second of the clock is half of the time for a VM that runs for a quarter."""
-    for ran, accused in ((None, False), (1.0, False), (0.25, True), (0.0, True)):
+    for ran, accused in ((None, False), (1.0, False), (0.25, True), (0.05, False)):
         calm, robbed = replace(CALM, moved=1e7, ran=ran), replace(ROBBED, moved=9e7, ran=ran)
         told = history(40, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(calm, robbed, 25))
-        assert bool(pairs(host(BOTH), told)) == accused, ran
+        found = pairs(host(BOTH), told)
+        assert [one.slower for one in found] == ([pytest.approx(1 + 8e7 / 64 * 100e-9 / 0.25)] if accused else []), ran
     busy, slowed = replace(HUNGRY, moved=6e7, ran=0.25), replace(HUNGRY, moved=4e7, ran=0.25)
     told = history(40, False, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(busy, slowed, 25))
     (found,) = pairs(host({"noisy": 0x1, "victim": ALL}), told)
