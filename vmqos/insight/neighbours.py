@@ -381,7 +381,7 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     held = own.held_on(pair.caches)
     had, has = _level(held, sides.before), _level(held, sides.after)
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
-    cost = (after - before) / LINE * host.memory_seconds / _runs(own, sides.after)
+    cost = _waits(host, own, sides.after) - _waits(host, own, sides.before)
     gained = _moved(pair.neighbour.held_on(pair.caches), sides)
     if not (has <= LOST * had and after >= MORE * before and gained >= PASSED_ON * (had - has)):
         return None
@@ -390,7 +390,9 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     if _moved(pair.total, sides) < 0:
         # Another VM left the memory to it, which may be why it fetches more.
         return None
-    apart = min(_apart(own.bandwidth, sides, (before + after) / 2), _apart(held, sides, (had + has) / 2, -1))
+    # It may lose still more later, as where it runs for less.
+    lost = _apart(held, sides, (had + has) / 2, -1, (1 + LOST) / 2 * had)
+    apart = min(_apart(own.bandwidth, sides, (before + after) / 2), lost)
     if apart < APART or cost < COSTS or not _dose(pair, step, sides, None, own.bandwidth, (before + after) / 2):
         return None
     # Nobody waits for longer than it runs: of more lines, several are on their way at a time.
@@ -416,7 +418,7 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
     if sides is None or sides.lag > 0:
         return None
     before, after = _level(own.bandwidth, sides.before), _level(own.bandwidth, sides.after)
-    full, waits = _full(pair, sides), before / LINE * host.memory_seconds / _runs(own, sides.before)
+    full, waits = _full(pair, sides), _waits(host, own, sides.before)
     if full is None or _idles(own, sides) or not _adds(pair, step, sides):
         return None
     if waits < MATTERS or before > after * (1 + (WORST - 1) * min(1.0, waits)):
@@ -445,8 +447,8 @@ def _bandwidth_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
 def _is_calm(host: Host, pair: Pair, step: Rise, with_held: bool) -> list[bool]:
     """Without a PMU: at which samples next to a step the victim keeps its levels.
 
-    :param with_held: whether the level of what it holds counts, too. That of its traffic counts in any case, unless the
-        traffic costs the victim next to no time.
+    :param with_held: whether the level of what it holds counts, too; behind the step it may hold still less. That of
+        its traffic counts in any case, unless the traffic costs the victim next to no time.
     """
     before = range(step.at - 2, max(-1, step.at - 2 - MOST), -1)
     behind = range(step.at + 1 + SETTLES, min(step.end, step.at + 1 + MOST))
@@ -454,21 +456,26 @@ def _is_calm(host: Host, pair: Pair, step: Rise, with_held: bool) -> list[bool]:
     if (found := pair.known.calm.get(when)) is None:
         traffic = pair.own.bandwidth
         slack = NOTHING * LINE / host.memory_seconds
-        columns = [(traffic, slack)] + ([(pair.own.held_on(pair.caches), 0.0)] if with_held else [])
+        held = pair.own.held_on(pair.caches) if with_held else []
         calm = set(range(step.at - 1, step.at + SETTLES + 1))
         for side in (before, behind):
-            calm |= set.intersection(*(_keeping(column, side, slack) for column, slack in columns))
+            kept = _keeping(traffic, side, slack)
+            calm |= kept & _keeping(held, side, 0.0, may_fall=side is behind) if with_held else kept
         found = pair.known.calm[when] = [at in calm for at in range(len(traffic))]
     return found
 
 
-def _keeping(column: Sequence[float], indexes: range, slack: float) -> set[int]:
-    """Those indexes, from the first one on, at which a column keeps the level of the first ones."""
+def _keeping(column: Sequence[float], indexes: range, slack: float, may_fall: bool = False) -> set[int]:
+    """Those indexes, from the first one on, at which a column keeps the level of the first ones.
+
+    :param may_fall: whether it may fall below this level, too.
+    """
     level = _level(column, indexes[:FEWEST])
     found: set[int] = set()
     away = 0
     for at in indexes:
-        away = 0 if abs(column[at] - level) <= max(KEEPS * level, slack) else away + 1
+        off = column[at] - level
+        away = 0 if (off if may_fall else abs(off)) <= max(KEEPS * level, slack) else away + 1
         if away > 1:
             found.discard(at + (1 if indexes.step < 0 else -1))
             break
@@ -532,10 +539,15 @@ def _change(column: Sequence[float], step: Rise) -> float:
     return middle(column[step.at + 1 : step.at + 1 + MOST]) - middle(column[max(0, step.at - 1 - MOST) : step.at - 1])
 
 
-def _apart(column: Sequence[float], sides: Sides, mid: float, sign: int = 1) -> float:
-    """The share of samples on the right side of the middle, of the side where it is less; ``sign`` -1: a fall."""
+def _apart(column: Sequence[float], sides: Sides, mid: float, sign: int = 1, behind: float | None = None) -> float:
+    """The share of samples on the right side of the middle, of the side where it is less.
+
+    :param sign: -1: they fall.
+    :param behind: what those behind the step are to be held against in place of the middle.
+    """
     low = sum(sign * (column[at] - mid) < 0 for at in sides.before) / len(sides.before)
-    high = sum(sign * (column[at] - mid) > 0 for at in sides.after) / len(sides.after)
+    than = mid if behind is None else behind
+    high = sum(sign * (column[at] - than) > 0 for at in sides.after) / len(sides.after)
     return min(low, high)
 
 
@@ -567,11 +579,14 @@ def _dose(
     return wrong < FEWEST or right >= APART * (right + wrong)
 
 
-def _runs(own: Series, at: Iterable[int]) -> float:
-    """CPU seconds a second; all of one CPU's where it hardly runs, or that is not known."""
-    ran = _level(own.cpu_time, at)
+def _waits(host: Host, own: Series, at: Iterable[int]) -> float:
+    """The share of the time that a VM runs which its lines from memory take, if it waits for each.
+
+    Where it hardly runs, or that is not known, it is that of one CPU's time.
+    """
     # A NaN compares as false.
-    return ran if ran >= RUNS else 1.0
+    seconds = [ran if ran >= RUNS else 1.0 for ran in own.cpu_time]
+    return middle(own.bandwidth[index] / seconds[index] for index in at) / LINE * host.memory_seconds
 
 
 def _idles(own: Series, sides: Sides) -> bool:

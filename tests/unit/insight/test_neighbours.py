@@ -260,6 +260,24 @@ def test_without_a_pmu_what_a_victim_fetches_is_held_against_the_time_that_it_ru
     assert not pairs(host({"noisy": 0x1, "victim": ALL}), {**told, **history(40, False, **one_cpu)})
 
 
+@pytest.mark.parametrize(("later", "accused"), [(3, True), (8.5, True), (9.9, False)])
+def test_without_a_pmu_a_victim_that_runs_for_less_behind_the_step_may_lose_still_more_and_gets_none_back(
+    later: float, accused: bool
+) -> None:
+    """What it fetches is no more then than at first, but costs it three times as much of the time that it runs."""
+    calm = replace(CALM, moved=1e7, ran=1.0)
+    robbed = replace(ROBBED, held=7 * MIB, moved=1.8e8, ran=1.0)
+    then = replace(robbed, held=later * MIB, ran=0.4)
+
+    def victim(second: int) -> Did:
+        return calm if second < 25 else robbed if second < 30 else then
+
+    found = pairs(host(BOTH), history(45, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=victim))
+    assert bool(found) == accused
+    at_first = history(30, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=victim)
+    assert not pairs(host(BOTH), at_first), "it costs it less than may be suffered"
+
+
 @pytest.mark.parametrize("pmu", [True, False])
 @pytest.mark.parametrize(
     ("ran", "runs", "accused"),
