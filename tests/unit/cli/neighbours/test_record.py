@@ -26,7 +26,8 @@ from vmqos.insight import History
 
 MIB = 1 << 20
 QUIET, NOISE = Did(held=MIB), Did(held=20 * MIB, moved=8e9, misses=18)
-CALM, ROBBED = Did(held=10 * MIB, moved=2e8, misses=0.5), Did(held=4 * MIB, moved=2e9, cycles=2000, misses=5)
+CALM = Did(held=10 * MIB, moved=2e8, misses=0.5, ran=0.75)
+ROBBED = Did(held=4 * MIB, moved=2e9, cycles=2000, misses=5, ran=1.5)
 HISTORY = history(
     40, **{examples.WEB: step(CALM, ROBBED, 25), examples.BATCH: step(QUIET, NOISE, 25), examples.DB: lambda _: QUIET}
 )
@@ -70,6 +71,7 @@ def test_what_the_agent_knows_and_what_comes_is_recorded_and_none_of_it_twice(
     assert sweeps[30]["vms"]["vm-1"] == {
         key: value for key, value in told.sample(HISTORY[examples.WEB][30]).items() if key != "time"
     }
+    assert [sweep["vms"]["vm-1"]["cpu_time"] for sweep in sweeps] == [0.75] * 25 + [1.5] * 10
     assert ran.out.startswith("out.jsonl has 35 samples of 1 s of 3 VMs, with hardware events: ")
     assert clock == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0, 1005.0]
 
