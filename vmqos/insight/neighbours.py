@@ -387,8 +387,8 @@ def _cache_guessed(host: Host, pair: Pair, step: Rise) -> Effect | None:
         return None
     if _idles(own, sides) or not _brings_in(pair, step, sides):
         return None
-    if _moved(pair.total, sides) < 0:
-        # Another VM left the memory to it, which may be why it fetches more.
+    if _level(pair.total, sides.after[:LEVEL]) < _level(pair.total, sides.before[:LEVEL]):
+        # Another VM left the memory to it just then, which may be why it fetches more.
         return None
     # It may lose still more later, as where it runs for less.
     lost = _apart(held, sides, (had + has) / 2, -1, (1 + LOST) / 2 * had)

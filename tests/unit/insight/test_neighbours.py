@@ -252,7 +252,7 @@ def test_without_a_pmu_what_a_victim_fetches_is_held_against_the_time_that_it_ru
         told = history(40, False, noisy=step(QUIET_NOISE, NOISE, 25), victim=step(calm, robbed, 25))
         found = pairs(host(BOTH), told)
         assert [one.slower for one in found] == ([pytest.approx(1 + 8e7 / 64 * 100e-9 / 0.25)] if accused else []), ran
-    busy, slowed = replace(HUNGRY, moved=6e7, ran=0.25), replace(HUNGRY, moved=4e7, ran=0.25)
+    busy, slowed = replace(HUNGRY, moved=6e7, ran=0.25), replace(HUNGRY, moved=4e7, ran=0.5)
     told = history(40, False, noisy=step(QUIET_NOISE, FLOOD, 25), victim=step(busy, slowed, 25))
     (found,) = pairs(host({"noisy": 0x1, "victim": ALL}), told)
     assert found.cause is Cause.BANDWIDTH
@@ -305,6 +305,14 @@ def test_without_a_pmu_a_vm_to_which_another_one_leaves_the_memory_is_no_victim_
     assert not pairs(host({**BOTH, "leaving": ALL}), told)
     del told["leaving"]
     assert pairs(host(BOTH), told)
+
+
+@pytest.mark.parametrize("at", [16, 34])
+def test_without_a_pmu_a_vm_that_leaves_the_memory_long_before_or_after_the_step_says_nothing_of_it(at: int) -> None:
+    leaving = step(Did(moved=20e9), Did(moved=1e8), at)
+    told = history(60, False, noisy=step(QUIET_NOISE, NOISE, 25), leaving=leaving, victim=step(CALM, ROBBED, 25))
+    (found,) = pairs(host({**BOTH, "leaving": 0x1}), told)
+    assert (found.culprit, found.victim, found.cause) == ("noisy", "victim", Cause.CACHE)
 
 
 def test_without_a_pmu_a_victim_of_the_memory_is_slow_at_once() -> None:
