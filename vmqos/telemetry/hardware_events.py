@@ -216,6 +216,7 @@ class Counts:
     :ivar share: of the time for which the threads ran, the share for which they had the processor's counters, 0 to 1;
         below 1, the counts are estimates. ``None`` where they did not run.
     :ivar seconds: since the last counts that were known, or since the counting began: these are of so long a time.
+        Where tasks sleep after others had the counters, the time goes on: the next counts are of all of it.
     """
 
     cycles: int
