@@ -33,11 +33,11 @@ to be much slower, because two works may look alike.
 enough to cost it a good part of the time that it runs, and no more than the culprit brings in: each line that it loses
 made room for one of the culprit's. A victim of the memory is one that gets less at the very step that fills the memory,
 which had room in the seconds before, and not less than lines take longer. The victim must have kept its level before,
-and keep one behind the step. Who has kept it for some seconds only may have changed by itself, so a victim of the
-memory then has to be much slower; one of the cache has lost lines besides, which speaks for itself. This finds less,
-and how much slower the victim is can only be estimated. A VM that changed its work in that very second can't be told
-from a victim, unless it runs much less from then on. One that missed nearly as often before is not found; one whose
-misses overlap is called a victim though it hardly suffers.
+and keep one behind the step, where it may lose still more of the cache. Who has kept it for some seconds only may have
+changed by itself, so a victim of the memory then has to be much slower; one of the cache has lost lines besides, which
+speaks for itself. This finds less, and how much slower the victim is can only be estimated. A VM that changed its work
+in that very second can't be told from a victim, unless it runs much less from then on. One that missed nearly as often
+before is not found; one whose misses overlap is called a victim though it hardly suffers.
 
 *What can't be known*: harm that was there when the history began; harm by a VM whose traffic grows slowly; which of two
 VMs that rise together it was; and harm done elsewhere than in the L3 and behind it (a shared core, a shared disk).
@@ -585,8 +585,8 @@ def _waits(host: Host, own: Series, at: Iterable[int]) -> float:
     Where it hardly runs, or that is not known, it is that of one CPU's time.
     """
     # A NaN compares as false.
-    seconds = [ran if ran >= RUNS else 1.0 for ran in own.cpu_time]
-    return middle(own.bandwidth[index] / seconds[index] for index in at) / LINE * host.memory_seconds
+    fetched = (own.bandwidth[index] / (ran if (ran := own.cpu_time[index]) >= RUNS else 1.0) for index in at)
+    return middle(fetched) / LINE * host.memory_seconds
 
 
 def _idles(own: Series, sides: Sides) -> bool:
