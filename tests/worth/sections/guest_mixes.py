@@ -17,7 +17,7 @@ MIXES = 40
 """``tests.worth.experiments.guest_mixes.MIXES``."""
 NO_PMU, PMU_OF_THE_L3 = "no pmu", "pmu of the L3"
 TITLES = {
-    NO_PMU: "what the agent has on this AMD: what VMs hold and move",
+    NO_PMU: "what the agent has on this AMD: what VMs hold and move, and how long they run",
     PMU_OF_THE_L3: "perf's cycles and instructions, too, and references and misses of the L3, from the model",
 }
 
@@ -44,7 +44,9 @@ def section(found: Mapping[str, Mix]) -> Section:
         "the VMs had. A second is no second of a clock, for the emulation is as slow as it is: it is 60 000 000 "
         "cycles of each VM, counted by the model, and a VM that has had its cycles stands still until the others "
         "have had theirs. So the agent reads its counters when all stand still, and what it reads is divided by such a "
-        "second; its live judgement, by the clock, is not asked, but the same functions are.",
+        "second; its live judgement, by the clock, is not asked, but the same functions are. How long a VM runs in "
+        "such a second is taken from the cycles that perf counts: the CPU time that the agent reads is that of the "
+        "clock, and no part of these figures.",
         [_verdicts(planted, quiet), _of_each(planted)],
         [
             Bars(

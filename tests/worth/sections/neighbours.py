@@ -107,7 +107,9 @@ def section(found: Mapping[str, Any]) -> Section:
         ],
         "The mixes are ours, and so is the law that finds the culprits. Real programs change more often than in phases "
         "of 8 to 30 seconds, and real counters are noisier. In the model nothing but cache and channel is shared: no "
-        "core, no clock. Of a culprit that was there before the history began, insight says nothing. An agent has a "
+        "core, no clock; how long a VM runs is known exactly, and no VM runs for longer because it is slowed, as one "
+        "does that has requests to answer. Of a culprit that was there before the history began, insight says nothing. "
+        "An agent has a "
         f"sample every {INTERVAL} s unless it is told otherwise, so its {IN_TIME} s have {IN_TIME // INTERVAL} samples."
         f" Within so many, {_within(sights[PMU])} culprits are named with a PMU, and {_within(sights[NO_PMU])} "
         "without. Mixes of this page that were missed have led to better laws, so these may suit them better than "
